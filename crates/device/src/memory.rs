@@ -1,0 +1,217 @@
+//! The one count of a device's bytes: accounts, a budget, and the peak.
+//!
+//! Invariant: the accounts' bytes sum to `used`, and `used <= budget`, at every moment.
+//!
+//! Deliberately touches no device. It books what backends allocate, so that every backend has the same line.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+
+use crate::ByteCount;
+
+/// Books every byte of one device. Clones share the same books.
+#[derive(Clone)]
+pub struct Memory {
+    books: Arc<Mutex<Books>>,
+}
+
+/// A name under which bytes are booked, such as `unet.weights`. Belongs to the [`Memory`] that gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Account(usize);
+
+struct Books {
+    budget: ByteCount,
+    used: ByteCount,
+    peak: ByteCount,
+    accounts: Vec<AccountRow>,
+}
+
+/// One account, as it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AccountRow {
+    /// The account's name.
+    pub name: String,
+    /// What is booked on it now.
+    pub bytes: ByteCount,
+    /// The most that was ever booked on it.
+    pub peak_bytes: ByteCount,
+}
+
+/// The books at one moment. The rows' `bytes` sum exactly to `used_bytes`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MemoryReport {
+    /// The line.
+    pub budget_bytes: ByteCount,
+    /// All that is booked now.
+    pub used_bytes: ByteCount,
+    /// The most that was ever booked at once. Not the sum of the rows' peaks, which happen at different moments.
+    pub peak_bytes: ByteCount,
+    /// The accounts, in the order of their first use.
+    pub accounts: Vec<AccountRow>,
+}
+
+/// Memory could not be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AllocError {
+    /// The budget is spent. Free something, use a smaller size, or raise the budget by `needed - available`.
+    #[error("`{account}` needs {needed} more, but only {available} of the budget of {budget} is available")]
+    OverBudget {
+        /// Who asked.
+        account: String,
+        /// How much was asked for.
+        needed: ByteCount,
+        /// How much of the budget was not in use.
+        available: ByteCount,
+        /// The whole budget.
+        budget: ByteCount,
+    },
+    /// The machine itself has no such memory, although the budget allows it. Lower the budget to what it has.
+    #[error("`{account}` needs {needed}, which the budget allows but the machine does not have")]
+    Exhausted {
+        /// Who asked.
+        account: String,
+        /// How much was asked for.
+        needed: ByteCount,
+    },
+}
+
+impl Memory {
+    /// Empty books with a budget; [`ByteCount::MAX`] sets none.
+    pub fn new(budget: ByteCount) -> Self {
+        let books = Books { budget, used: ByteCount::ZERO, peak: ByteCount::ZERO, accounts: Vec::new() };
+        Self { books: Arc::new(Mutex::new(books)) }
+    }
+
+    /// The account of that name, opened at its first use.
+    pub fn account(&self, name: &str) -> Account {
+        let mut books = self.lock();
+        if let Some(idx) = books.accounts.iter().position(|row| row.name == name) {
+            return Account(idx);
+        }
+        books.accounts.push(AccountRow { name: name.to_owned(), bytes: ByteCount::ZERO, peak_bytes: ByteCount::ZERO });
+        Account(books.accounts.len() - 1)
+    }
+
+    /// Books `size` bytes on `account` for as long as the returned charge lives.
+    ///
+    /// # Errors
+    /// [`AllocError::OverBudget`], and then nothing is booked.
+    pub fn charge(&self, account: Account, size: ByteCount) -> Result<Charge, AllocError> {
+        let mut books = self.lock();
+        let available = books.budget.saturating_sub(books.used);
+        if size > available {
+            return Err(AllocError::OverBudget {
+                account: books.accounts[account.0].name.clone(),
+                needed: size,
+                available,
+                budget: books.budget,
+            });
+        }
+        books.used += size;
+        books.peak = books.peak.max(books.used);
+        let row = &mut books.accounts[account.0];
+        row.bytes += size;
+        row.peak_bytes = row.peak_bytes.max(row.bytes);
+        Ok(Charge { memory: self.clone(), account, size })
+    }
+
+    /// The line.
+    pub fn budget(&self) -> ByteCount {
+        self.lock().budget
+    }
+
+    /// All that is booked now.
+    pub fn used(&self) -> ByteCount {
+        self.lock().used
+    }
+
+    /// The most that was ever booked at once.
+    pub fn peak(&self) -> ByteCount {
+        self.lock().peak
+    }
+
+    /// The name of an account.
+    pub fn account_name(&self, account: Account) -> String {
+        self.lock().accounts[account.0].name.clone()
+    }
+
+    /// The books as they stand.
+    pub fn report(&self) -> MemoryReport {
+        let books = self.lock();
+        let sum: ByteCount = books.accounts.iter().map(|row| row.bytes).sum();
+        assert_eq!(sum, books.used, "the accounts do not sum to the bytes in use");
+        MemoryReport {
+            budget_bytes: books.budget,
+            used_bytes: books.used,
+            peak_bytes: books.peak,
+            accounts: books.accounts.clone(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Books> {
+        // The books are changed in one piece, so a panic elsewhere can't leave them halfway.
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes booked on an account. Dropping it gives them back.
+pub struct Charge {
+    memory: Memory,
+    account: Account,
+    size: ByteCount,
+}
+
+impl Charge {
+    /// How many bytes are booked.
+    pub fn size(&self) -> ByteCount {
+        self.size
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        let mut books = self.memory.lock();
+        books.used -= self.size;
+        books.accounts[self.account.0].bytes -= self.size;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn over_budget_names_account_needed_and_available() {
+        let memory = Memory::new(ByteCount(100));
+        let weights = memory.account("unet.weights");
+        let _held = memory.charge(weights, ByteCount(70)).unwrap();
+        let error = memory.charge(memory.account("activations"), ByteCount(31)).err().unwrap();
+        assert_eq!(
+            error.to_string(),
+            "`activations` needs 31 B more, but only 30 B of the budget of 100 B is available"
+        );
+        assert_eq!(memory.used(), ByteCount(70));
+    }
+
+    #[test]
+    fn dropping_a_charge_gives_the_bytes_back_and_keeps_the_peak() {
+        let memory = Memory::new(ByteCount(100));
+        let account = memory.account("a");
+        let charge = memory.charge(account, ByteCount(60)).unwrap();
+        drop(charge);
+        let _other = memory.charge(memory.account("b"), ByteCount(50)).unwrap();
+        let report = memory.report();
+        assert_eq!((report.used_bytes, report.peak_bytes), (ByteCount(50), ByteCount(60)));
+        assert_eq!(report.accounts.iter().map(|row| row.bytes).sum::<ByteCount>(), report.used_bytes);
+    }
+
+    #[test]
+    fn the_last_byte_of_the_budget_can_be_used() {
+        let memory = Memory::new(ByteCount(8));
+        let account = memory.account("a");
+        let _all = memory.charge(account, ByteCount(8)).unwrap();
+        assert!(memory.charge(account, ByteCount(1)).is_err());
+        assert!(memory.charge(account, ByteCount(u64::MAX)).is_err());
+    }
+}

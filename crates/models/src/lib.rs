@@ -1,0 +1,1 @@
+//! Model families, as configured by their checkpoints: clip, unet, vae, srvgg.

@@ -1,0 +1,1 @@
+//! Layers that take their weights through a lease.

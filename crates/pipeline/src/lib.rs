@@ -1,0 +1,1 @@
+//! Pipelines: text to image, image to image, upscale; components loaded for a phase.

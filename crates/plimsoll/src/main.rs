@@ -1,0 +1,2 @@
+//! Plimsoll.
+fn main() {}

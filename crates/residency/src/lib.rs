@@ -1,0 +1,1 @@
+//! Which weights are where, and who may use them: plan, ring, lease, report.

@@ -1,0 +1,1 @@
+//! Sigma schedules, samplers, guidance, and noise equal to torch's CPU generator.

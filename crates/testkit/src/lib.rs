@@ -1,0 +1,1 @@
+//! Fixtures, goldens and tolerances for tests.

@@ -1,0 +1,1 @@
+//! Files to tensors: safetensors headers, indexes, range reads.
