@@ -86,6 +86,7 @@ def sort_metadata(path):
     text = json.dumps(ordered, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + header_len :])
+    path.chmod(0o644)
 
 
 def save_json(path, value, script, indent=1):

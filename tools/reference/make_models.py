@@ -3,7 +3,8 @@
 | folder | what it exercises                                                                                  | stored |
 |--------|----------------------------------------------------------------------------------------------------|--------|
 | sd15   | conv projections, `attention_head_dim` = number of heads, quick_gelu, epsilon, VAE factor 8;       | f32    |
-|        | text encoder with the `text_model.` prefix, `position_ids` and eos id 2, as published              |        |
+|        | text encoder with the `text_model.` prefix, `position_ids` and eos id 2, as published;             |        |
+|        | UNet and VAE configs with only the keys of 2022, so that every later default is needed             |        |
 | sd2    | linear projections, heads per block, v-prediction, gelu, trailing spacing, zero-terminal SNR       | f16    |
 | sdxl   | two tokenizers and text encoders, `text_time`, transformer depths per block, sharded UNet          | f16    |
 | vae4   | VAE factor 4 with odd channel counts, scaling and shift, no quant convs, 3 latent channels         | bf16   |
@@ -16,14 +17,13 @@ convolution is randomised, so a parameter that is ignored or swapped shows up in
 import json
 import shutil
 import sys
+from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
 
-from common import MODELS, REPO, array_rng, normal, quiet, sort_metadata
+from common import MODELS, REPO, load_pipeline, normal, quiet, sort_metadata
 
-import diffusers
-import transformers
 from diffusers import (
     AutoencoderKL,
     DDIMScheduler,
@@ -63,7 +63,7 @@ def randomise(module, key):
         if "embedding.weight" in name:
             value = normal(seed, *shape, scale=0.7)
         elif name.endswith("bias"):
-            value = normal(seed, *shape, scale=0.15)
+            value = normal(seed, *shape, scale=0.3)
         elif len(shape) == 1:
             value = normal(seed, *shape, scale=0.25, shift=1.0)
         else:
@@ -82,6 +82,18 @@ def text_config(vocab_size, **options):
     return CLIPTextConfig(**{**defaults, **options})
 
 
+UNET_KEYS_2022 = """_class_name _diffusers_version act_fn attention_head_dim block_out_channels center_input_sample
+cross_attention_dim down_block_types downsample_padding flip_sin_to_cos freq_shift in_channels layers_per_block
+mid_block_scale_factor norm_eps norm_num_groups out_channels sample_size up_block_types""".split()
+VAE_KEYS_2022 = """_class_name _diffusers_version act_fn block_out_channels down_block_types in_channels latent_channels
+layers_per_block norm_num_groups out_channels sample_size up_block_types""".split()
+
+
+def keep_config_keys(path, keys):
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps({key: config[key] for key in keys}, indent=1) + "\n")
+
+
 def rewrite(path, change):
     """Rewrites one safetensors file through `change(tensors)`."""
     tensors = change(load_file(path))
@@ -95,6 +107,59 @@ def published_text_names(tensors, position_ids):
     if position_ids:
         named["text_model.embeddings.position_ids"] = torch.arange(77).unsqueeze(0)
     return named
+
+
+def check_reload(folder, pipeline):
+    """The folder loads to the values that were saved: nothing missing, nothing under another name."""
+    loaded = load_pipeline(folder)
+    for component in ("unet", "vae", "text_encoder", "text_encoder_2"):
+        module = getattr(pipeline, component, None)
+        if module is not None:
+            values = dict(getattr(loaded, component).named_parameters())
+            for name, parameter in module.named_parameters():
+                assert torch.equal(values.pop(name), parameter.float()), f"{folder.name}: {component}.{name}"
+            assert not values
+            check_every_parameter_matters(folder.name, component, getattr(loaded, component))
+
+
+def check_every_parameter_matters(name, component, module):
+    """A parameter with other values of the same size changes the component's output (or the golden of
+    its middle block) clearly: no golden can pass with one ignored."""
+
+    def outputs():
+        if component == "unet":
+            config = module.config
+            conditions = {
+                "text_embeds": normal("check/pooled", 1, 20), "time_ids": torch.tensor([[96.0, 64, 0, 0, 96, 64]])
+            }
+            sample = normal("check/sample", 1, config.in_channels, 16, 16)
+            context = normal("check/context", 1, 77, config.cross_attention_dim)
+            middle = []
+            hook = module.mid_block.register_forward_hook(lambda _, __, out: middle.append(out))
+            out = module(sample, torch.tensor([500.0]), context, added_cond_kwargs=conditions).sample
+            hook.remove()
+            return [out, *middle]
+        if component == "vae":
+            image = normal("check/image", 1, 3, 32, 48, scale=0.5)
+            return [
+                module.encode(image).latent_dist.parameters,
+                module.decode(normal("check/latent", 1, module.config.latent_channels, 4, 6)).sample,
+            ]
+        ids = torch.randint(0, module.config.vocab_size, (64, 77), generator=torch.Generator().manual_seed(0))
+        out = module(ids)
+        return [out.text_embeds, out.last_hidden_state] if component == "text_encoder_2" else [out.last_hidden_state]
+
+    before, weak = outputs(), []
+    for parameter_name, parameter in module.named_parameters():
+        kept = parameter.data.clone()
+        parameter.data.add_(normal(f"check/{parameter_name}", *parameter.shape, scale=kept.std().item()))
+        change = max((a - b).abs().max().item() for a, b in zip(before, outputs()))
+        parameter.data.copy_(kept)
+        # A key bias shifts every score of a query alike, which softmax removes: it can't matter.
+        softmax_removes = parameter_name.endswith(("k_proj.bias", "to_k.bias"))
+        if change < 1e-3 and not softmax_removes:
+            weak.append((parameter_name, change))
+    assert not weak, f"{name}: {component}: {weak}"
 
 
 def save(name, pipeline, dtype, **options):
@@ -122,11 +187,13 @@ def save(name, pipeline, dtype, **options):
             path.write_text(json.dumps(value, indent=1) + "\n")
     for path in sorted(folder.rglob("*.safetensors")):
         rewrite(path, lambda tensors: tensors)
+        path.chmod(0o644)
     if "position_ids" in options:
         rewrite(
             folder / "text_encoder" / "model.safetensors",
             lambda tensors: published_text_names(tensors, options["position_ids"]),
         )
+    check_reload(folder, pipeline)
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     print(f"fixtures/models/{name}: {size} bytes")
 
@@ -148,7 +215,7 @@ def make_sd15(source):
         attention_head_dim=4, cross_attention_dim=16, norm_num_groups=4,
     )
     vae = AutoencoderKL(
-        sample_size=128, block_out_channels=(4, 8, 8, 16), layers_per_block=1, norm_num_groups=4, latent_channels=4,
+        sample_size=128, block_out_channels=(4, 8, 8, 16), layers_per_block=1, norm_num_groups=2, latent_channels=4,
         down_block_types=("DownEncoderBlock2D",) * 4, up_block_types=("UpDecoderBlock2D",) * 4,
         scaling_factor=0.18215,
     )
@@ -161,6 +228,8 @@ def make_sd15(source):
         steps_offset=1, prediction_type="epsilon", timestep_spacing="leading",
     )
     save("sd15", stable_diffusion(folder, unet, vae, text, scheduler), torch.float32, position_ids=True)
+    keep_config_keys(folder / "unet" / "config.json", UNET_KEYS_2022)
+    keep_config_keys(folder / "vae" / "config.json", VAE_KEYS_2022)
 
 
 def make_sd2(source):
@@ -174,7 +243,7 @@ def make_sd2(source):
         upcast_attention=True,
     )
     vae = AutoencoderKL(
-        sample_size=192, block_out_channels=(8, 8, 16, 16), layers_per_block=2, norm_num_groups=8, latent_channels=4,
+        sample_size=192, block_out_channels=(8, 8, 16, 16), layers_per_block=2, norm_num_groups=4, latent_channels=4,
         down_block_types=("DownEncoderBlock2D",) * 4, up_block_types=("UpDecoderBlock2D",) * 4,
         scaling_factor=0.18215,
     )
@@ -195,11 +264,11 @@ def make_sdxl(source):
     vocab_size = make_tokenizer(source, folder / "tokenizer", SPECIAL[1])
     make_tokenizer(source, folder / "tokenizer_2", "!")
     unet = UNet2DConditionModel(
-        sample_size=16, in_channels=4, out_channels=4, block_out_channels=(16, 16, 32), layers_per_block=2,
+        sample_size=16, in_channels=4, out_channels=4, block_out_channels=(8, 16, 24), layers_per_block=2,
         down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
         up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
-        transformer_layers_per_block=[1, 1, 2], attention_head_dim=[1, 2, 4], cross_attention_dim=40,
-        norm_num_groups=8, use_linear_projection=True, addition_embed_type="text_time", addition_time_embed_dim=8,
+        transformer_layers_per_block=[1, 2, 3], attention_head_dim=[1, 2, 4], cross_attention_dim=40,
+        norm_num_groups=4, use_linear_projection=True, addition_embed_type="text_time", addition_time_embed_dim=8,
         projection_class_embeddings_input_dim=20 + 6 * 8,
     )
     vae = AutoencoderKL(
@@ -225,7 +294,7 @@ def make_sdxl(source):
         tokenizer_2=CLIPTokenizer.from_pretrained(folder / "tokenizer_2"),
         force_zeros_for_empty_prompt=True, add_watermarker=False,
     )
-    save("sdxl", pipeline, torch.float16, unet_shard="140KB", position_ids=False)
+    save("sdxl", pipeline, torch.float16, unet_shard="300KB", position_ids=False)
 
 
 def make_vae4(source):
@@ -281,8 +350,6 @@ def make_groups(source):
 
 def main():
     quiet()
-    from pathlib import Path
-
     source = Path(sys.argv[1]) if len(sys.argv) > 1 else REPO / "assets" / "emoji64" / "tokenizer"
     for make in (make_sd15, make_sd2, make_sdxl, make_vae4, make_groups):
         shutil.rmtree(MODELS / make.__name__.removeprefix("make_"), ignore_errors=True)

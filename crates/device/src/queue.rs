@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{Account, AllocError, Buffer, ByteCount, DType, Kernels, Memory, ReadError, Upload, WeightForm};
 
-/// Work enqueued earlier failed, and was found out now.
+/// Work failed, perhaps work enqueued earlier that is found out only now.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DeviceError {
     /// Weights could not be read from their storage. The run can be repeated.
@@ -49,15 +49,18 @@ pub trait Device: Send + Sync {
     /// The queue that computes.
     fn compute_queue(&self) -> Arc<dyn Queue>;
 
-    /// A new queue for copies beside the compute queue, with its staging memory (if it needs any) booked on
-    /// `account`.
+    /// A new queue for copies beside the compute queue.
     ///
     /// # Errors
-    /// [`DeviceError`] when there is no memory or thread for it.
+    /// [`DeviceError`] when there is no thread or handle for it.
     fn copy_queue(&self, name: &str) -> Result<Arc<dyn Queue>, DeviceError>;
 
     /// Bytes that a weight of this form takes on the device, packed. A multiple of 64.
     fn weight_bytes(&self, form: &WeightForm, dtype: DType) -> ByteCount;
+
+    /// Scratch memory that copying `upload` in takes, booked on the account `staging` for the time of the copy; zero
+    /// when the source is in memory already.
+    fn staging_bytes(&self, upload: &Upload) -> ByteCount;
 
     /// The operations it can run.
     fn kernels(&self) -> &dyn Kernels;

@@ -1,1 +1,16 @@
 //! Layers that take their weights through a lease.
+//!
+//! A [`Builder`] turns the tensors of a checkpoint into layers and, on the way, into the residency engine's units: one
+//! layer's weight and bias move together, in the order in which the layers are built. Build layers in the order in
+//! which the forward pass visits them; the engine fetches ahead in that order.
+//!
+//! Storage type and tier are the weight's business, never the layer's: a layer knows its unit and where in it each
+//! tensor lies.
+
+mod builder;
+mod layers;
+mod run;
+
+pub use builder::{BuildError, Builder, UnitList};
+pub use layers::{Conv2d, Embedding, GroupNorm, LayerNorm, Linear, PRelu};
+pub use run::{NnError, Run};

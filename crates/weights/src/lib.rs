@@ -1,1 +1,38 @@
-//! Files to tensors: safetensors headers, indexes, range reads.
+//! Files to tensors: safetensors headers, indexes over files and folders, range reads.
+//!
+//! What always holds:
+//! - Opening reads headers only. The numbers of a tensor are read when somebody asks for them, by position, so many
+//!   threads may read one file at once.
+//! - A file is hostile until its header has been checked as a whole. What is wrong is one typed error that names the
+//!   file, the tensor and the numbers; nothing is allocated because a number in a file says so, only for bytes that
+//!   the file has.
+//! - Names are iterated in their own order, never in a hash map's.
+//!
+//! Deliberately maps no file into memory: a mapped file that another process cuts off kills the program with a signal,
+//! where a read returns an error. It knows no model: what the tensors mean is the business of the model that asks for
+//! them by name.
+
+#![forbid(unsafe_code)]
+
+mod component_folder;
+mod file_bytes;
+mod header;
+mod header_fault;
+mod json_object;
+mod printable;
+mod renames;
+mod sharded;
+mod stored_dtype;
+mod stored_tensor;
+mod tensor_file;
+mod tensor_index;
+
+pub use component_folder::FolderError;
+pub use header::{HEADER_BYTES_MAX, Header, SHAPE_RANK_MAX, TENSOR_COUNT_MAX, TensorInfo};
+pub use header_fault::HeaderFault;
+pub use renames::vae_attention_name;
+pub use sharded::ShardError;
+pub use stored_dtype::StoredDType;
+pub use stored_tensor::StoredTensor;
+pub use tensor_file::{OpenError, TensorFile};
+pub use tensor_index::{IndexError, RenameError, TensorIndex, Totals, WeightError};

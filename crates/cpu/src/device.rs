@@ -1,0 +1,158 @@
+//! The CPU as a device.
+
+use std::sync::Arc;
+
+use plimsoll_device::{
+    Account, AllocError, Buffer, ByteCount, DType, Device, DeviceError, Kernels, Memory, Queue, Upload, WeightForm,
+};
+
+use crate::isa::{Isa, IsaError};
+use crate::queue::{InlineQueue, ThreadQueue};
+use crate::storage::{HostMemory, LINE_BYTES};
+use crate::upload;
+
+/// How to set up the CPU device.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuOptions {
+    /// The line.
+    pub budget: ByteCount,
+    /// Threads that compute; `None` for one per core.
+    pub threads: Option<usize>,
+}
+
+/// The CPU device can't be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum CpuError {
+    /// `PLIMSOLL_CPU` asks for what isn't there.
+    #[error(transparent)]
+    Isa(#[from] IsaError),
+    /// The threads can't be started.
+    #[error("starting {threads} compute threads failed: {reason}")]
+    Threads {
+        /// How many were wanted.
+        threads: usize,
+        /// What the system said.
+        reason: String,
+    },
+}
+
+/// The CPU: RAM under a budget, one pool of threads that computes, kernels for the instruction set it has.
+pub struct CpuDevice {
+    pub(crate) shared: Arc<Shared>,
+    compute: Arc<InlineQueue>,
+}
+
+/// What the device and its queues have in common.
+pub(crate) struct Shared {
+    pub(crate) memory: Memory,
+    pub(crate) isa: Isa,
+    pub(crate) pool: Arc<rayon::ThreadPool>,
+    /// Whether memory is only claimed and kernels don't run: see [`CpuDevice::rehearsal`].
+    pub(crate) rehearsing: bool,
+}
+
+impl CpuDevice {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// [`CpuError`] if `PLIMSOLL_CPU` is not to be had, or the system gives no threads.
+    pub fn new(options: &CpuOptions) -> Result<Self, CpuError> {
+        let isa = Isa::detect()?;
+        let threads = options.threads.unwrap_or_else(default_thread_count);
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|idx| format!("plimsoll-compute-{idx}"))
+            .build()
+            .map_err(|error| CpuError::Threads { threads, reason: error.to_string() })?;
+        let memory = Memory::new(options.budget);
+        Ok(Self::of(Shared { memory, isa, pool: Arc::new(pool), rehearsing: false }))
+    }
+
+    /// A stand-in with empty, unlimited books, on which a pass costs nothing but is booked exactly as on this device:
+    /// allocations are claims without memory, uploads and kernels do nothing. Its peak is this device's peak for the
+    /// same calls.
+    pub fn rehearsal(&self) -> Self {
+        let memory = Memory::new(ByteCount::MAX);
+        let Shared { isa, pool, .. } = &*self.shared;
+        Self::of(Shared { memory, isa: *isa, pool: pool.clone(), rehearsing: true })
+    }
+
+    /// Runs `work` on one of the compute threads. Kernels called from there start without a hand-over between threads.
+    pub fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        self.shared.pool.install(work)
+    }
+
+    /// The instruction set in use: `portable`, `avx2` or `avx512`.
+    pub fn isa_name(&self) -> &'static str {
+        self.shared.isa.name()
+    }
+
+    /// How many threads compute.
+    pub fn thread_count(&self) -> usize {
+        self.shared.pool.current_num_threads()
+    }
+
+    fn of(shared: Shared) -> Self {
+        let shared = Arc::new(shared);
+        Self { compute: Arc::new(InlineQueue::new(shared.clone())), shared }
+    }
+}
+
+impl Device for CpuDevice {
+    fn name(&self) -> String {
+        "cpu:0".to_owned()
+    }
+
+    fn memory(&self) -> &Memory {
+        &self.shared.memory
+    }
+
+    fn allocate(&self, _queue: &dyn Queue, account: Account, size: ByteCount) -> Result<Buffer, AllocError> {
+        self.shared.allocate(account, size)
+    }
+
+    fn allocated_bytes(&self, size: ByteCount) -> ByteCount {
+        size.align_up(LINE_BYTES as u64)
+    }
+
+    fn compute_queue(&self) -> Arc<dyn Queue> {
+        self.compute.clone()
+    }
+
+    fn copy_queue(&self, name: &str) -> Result<Arc<dyn Queue>, DeviceError> {
+        if self.shared.rehearsing {
+            return Ok(self.compute.clone());
+        }
+        Ok(Arc::new(ThreadQueue::start(name, self.shared.clone())?))
+    }
+
+    fn weight_bytes(&self, form: &WeightForm, dtype: DType) -> ByteCount {
+        upload::weight_bytes(self.shared.isa, form, dtype)
+    }
+
+    fn staging_bytes(&self, upload: &Upload) -> ByteCount {
+        upload::staging_bytes(self.shared.isa, upload)
+    }
+
+    fn kernels(&self) -> &dyn Kernels {
+        self
+    }
+}
+
+impl Shared {
+    pub(crate) fn allocate(&self, account: Account, size: ByteCount) -> Result<Buffer, AllocError> {
+        let size = size.align_up(LINE_BYTES as u64);
+        let charge = self.memory.charge(account, size)?;
+        let storage = if self.rehearsing {
+            HostMemory::claim()
+        } else {
+            HostMemory::allocate(size.to_usize())
+                .ok_or_else(|| AllocError::Exhausted { account: self.memory.account_name(account), needed: size })?
+        };
+        Ok(Buffer::new(Box::new(storage), charge))
+    }
+}
+
+fn default_thread_count() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}

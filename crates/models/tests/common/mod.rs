@@ -1,0 +1,113 @@
+//! Loading a model of a fixture onto the CPU device, all resident or streamed.
+
+#![allow(dead_code)]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use plimsoll_cpu::{CpuDevice, CpuOptions};
+use plimsoll_device::{ByteCount, DType, Device};
+use plimsoll_nn::{BuildError, Builder, Run};
+use plimsoll_residency::{Component, plan};
+use plimsoll_tensor::{Compute, Tensor};
+use plimsoll_testkit::{Golden, asset, fixture, nchw_to_nhwc};
+use plimsoll_weights::{TensorIndex, vae_attention_name};
+
+/// The models that have goldens.
+pub(crate) const MODELS: [&str; 6] = ["sd15", "sd2", "sdxl", "vae4", "groups", "emoji64"];
+
+/// How much of a component stays on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weights {
+    Resident,
+    /// The smallest plan there is, with so many offload streams.
+    Streamed(usize),
+}
+
+pub(crate) const STREAMED: [Weights; 3] = [Weights::Streamed(0), Weights::Streamed(1), Weights::Streamed(2)];
+
+/// A model on a device of its own.
+pub(crate) struct Loaded<M> {
+    pub(crate) model: M,
+    cx: Compute,
+    weights: Component,
+    dtype: DType,
+}
+
+impl<M> Loaded<M> {
+    pub(crate) fn new(
+        index: &TensorIndex,
+        dtype: DType,
+        weights: Weights,
+        build: impl FnOnce(&Builder<'_>) -> Result<M, BuildError>,
+        ignores: impl Fn(&str) -> bool,
+    ) -> Self {
+        let options = CpuOptions { budget: ByteCount::MAX, threads: Some(1) };
+        let device: Arc<dyn Device> = Arc::new(CpuDevice::new(&options).unwrap());
+        let builder = Builder::new(index, &*device, dtype);
+        let model = build(&builder).unwrap();
+        let units = builder.finish(ignores).unwrap();
+        let plan = match weights {
+            Weights::Resident => plan(&units, ByteCount::MAX, 0).unwrap(),
+            Weights::Streamed(streams) => {
+                let smallest = plan(&units, ByteCount::ZERO, streams).unwrap_err().needed;
+                plan(&units, smallest, streams).unwrap()
+            }
+        };
+        assert_eq!(plan.streamed_bytes == ByteCount::ZERO, weights == Weights::Resident);
+        let weights = Component::load(&device, "model", units, plan).unwrap();
+        Self { model, cx: Compute::new(device, "activations"), weights, dtype }
+    }
+
+    pub(crate) fn run(&self) -> Run<'_> {
+        Run { cx: &self.cx, weights: &self.weights }
+    }
+
+    /// Numbers to the device, in the model's dtype.
+    pub(crate) fn upload(&self, numbers: &[f32], shape: &[usize]) -> Tensor {
+        self.cx.upload(numbers, shape, self.dtype).unwrap()
+    }
+
+    /// A golden of any shape to the device; an image changes its layout.
+    pub(crate) fn upload_golden(&self, golden: &Golden, name: &str) -> Tensor {
+        let (values, shape) = channels_last(golden, name);
+        self.upload(&values, &shape)
+    }
+
+    pub(crate) fn download(&self, x: &Tensor) -> Vec<f32> {
+        self.cx.download(x).unwrap()
+    }
+}
+
+/// A golden's numbers and shape; an image's in channels-last layout.
+pub(crate) fn channels_last(golden: &Golden, name: &str) -> (Vec<f32>, Vec<usize>) {
+    let tensor = golden.f32(name);
+    match *tensor.shape.as_slice() {
+        [batch, channels, height, width] => {
+            let values = nchw_to_nhwc(&tensor.values, [batch, channels, height, width]);
+            (values, vec![batch, height, width, channels])
+        }
+        _ => (tensor.values, tensor.shape),
+    }
+}
+
+/// The folder or file of a model's part: `unet`, `vae`, `text_encoder`.
+pub(crate) fn part(model: &str, part: &str) -> std::path::PathBuf {
+    match model {
+        "emoji64" => asset(&format!("emoji64/{part}")),
+        model => fixture(&format!("models/{model}/{part}")),
+    }
+}
+
+pub(crate) fn has_part(model: &str, name: &str) -> bool {
+    let root = part(model, "unet");
+    root.with_file_name(name).is_dir()
+}
+
+pub(crate) fn config(model: &str, name: &str) -> String {
+    std::fs::read_to_string(part(model, name).join("config.json")).unwrap()
+}
+
+pub(crate) fn index(path: impl AsRef<Path>) -> TensorIndex {
+    TensorIndex::open(path).unwrap().renamed(vae_attention_name).unwrap()
+}

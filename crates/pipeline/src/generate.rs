@@ -1,0 +1,310 @@
+//! Text to image and image to image, phase by phase.
+
+use std::time::Instant;
+
+use plimsoll_device::{Device, MemoryReport};
+use plimsoll_sampling::{Guidance, NoiseRule, NoiseSource, Sampler, SeededNoise, SigmaSchedule};
+
+use crate::denoise::DenoiseJob;
+use crate::phase_component::PhasePlan;
+use crate::pipeline::Pipeline;
+use crate::{Image, Phase, PipelineError, Progress, Upscaler};
+
+/// Most pixels of a side.
+pub const SIDE_MAX: usize = 1 << 14;
+/// Most pictures of a request.
+pub const COUNT_MAX: usize = 1024;
+
+/// What to draw.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What the picture shows.
+    pub prompt: String,
+    /// What it does not; used with guidance other than 1.
+    pub negative: String,
+    /// Denoise steps, 1 to 10,000.
+    pub steps: usize,
+    /// Classifier-free guidance; 1 draws without.
+    pub guidance: f64,
+    /// The sampler.
+    pub sampler: Sampler,
+    /// The sigma schedule.
+    pub schedule: SigmaSchedule,
+    /// Decides the noise. The pictures of one request get one batch of noise of it, as in ComfyUI and diffusers.
+    pub seed: u64,
+    /// Pixels, a multiple of [`Pipeline::pixel_factor`].
+    pub width: usize,
+    /// Pixels, a multiple of [`Pipeline::pixel_factor`].
+    pub height: usize,
+    /// How many pictures.
+    pub count: usize,
+    /// A picture of `width` x `height` to start from.
+    pub image: Option<StartImage>,
+}
+
+/// Where image to image starts.
+#[derive(Clone, Debug)]
+pub struct StartImage {
+    /// The picture.
+    pub image: Image,
+    /// How much of it is redrawn, above 0 and at most 1.
+    pub strength: f64,
+}
+
+/// What was drawn.
+#[derive(Debug)]
+pub struct Generated {
+    /// The pictures.
+    pub images: Vec<Image>,
+    /// Seconds of each phase, loading included, in the order they ran.
+    pub seconds: Vec<(Phase, f64)>,
+    /// The books after the run, with the peak of all of it.
+    pub memory: MemoryReport,
+}
+
+impl Pipeline {
+    /// Draws. With an upscaler, the pictures are enlarged by it.
+    ///
+    /// All phases are planned before the first one is loaded.
+    ///
+    /// # Errors
+    /// [`PipelineError`]; [`is_usage`](PipelineError::is_usage) tells a wrong request from a failure.
+    pub fn generate(
+        &self,
+        request: &Request,
+        upscaler: Option<&Upscaler>,
+        progress: &mut (dyn Progress + Send),
+    ) -> Result<Generated, PipelineError> {
+        self.device.install(|| self.generate_here(request, upscaler, progress))
+    }
+
+    fn generate_here(
+        &self,
+        request: &Request,
+        upscaler: Option<&Upscaler>,
+        progress: &mut dyn Progress,
+    ) -> Result<Generated, PipelineError> {
+        let guidance = self.check(request)?;
+        let mut watch = Watch::new(self, progress);
+        let negative = guidance.needs_unconditional().then_some(request.negative.as_str());
+        let prompts = self.tokenize(&request.prompt, negative)?;
+        let strength = request.image.as_ref().map_or(1.0, |start| start.strength);
+        let steps = request.schedule.steps(&self.noise, request.sampler, request.steps, strength)?;
+        let factor = self.pixel_factor();
+        let blank = self.blank_conditioning(&prompts);
+        let mut job = DenoiseJob {
+            conditioning: &blank,
+            noise_config: &self.noise,
+            steps,
+            sampler: request.sampler,
+            guidance,
+            dtype: self.options.dtype,
+            size: [request.height / factor, request.width / factor],
+            pixels: [request.height, request.width],
+            channels: self.vae_config.latent_channels,
+        };
+
+        let text_plan = self.plan_text(&prompts)?;
+        let start = request.image.as_ref().map(|start| self.plan_start(start)).transpose()?;
+        let denoise_plan = self.plan_denoise(&job)?;
+        let decode_plan = self.plan_decode(&job)?;
+        let upscale_plan = upscaler
+            .map(|upscaler| upscaler.plan(&self.device, self.options.offload_streams, request.width, request.height))
+            .transpose()?;
+
+        let conditioning = self.encode_text(&text_plan, &prompts, &mut watch)?;
+        job.conditioning = &conditioning;
+        let mut noise = SeededNoise::new(noise_rule(request.schedule), request.seed);
+        let start = start.map(|start| start.encode(self, request.count, &mut noise, &mut watch)).transpose()?;
+        let latents = self.denoise(&denoise_plan, &job, request.count, start, noise, &mut watch)?;
+        let mut images = self.decode(&decode_plan, &job, latents, &mut watch)?;
+        if let (Some(upscaler), Some(plan)) = (upscaler, &upscale_plan) {
+            images = upscaler.run(&self.device, plan, &images, &mut watch)?;
+        }
+        Ok(Generated { images, seconds: watch.seconds, memory: self.device.memory().report() })
+    }
+
+    /// Refuses a request that can't be, and gives its guidance.
+    fn check(&self, request: &Request) -> Result<Guidance, PipelineError> {
+        let wrong = |what: String| Err(PipelineError::Request(what));
+        let factor = self.pixel_factor();
+        for (name, size) in [("width", request.width), ("height", request.height)] {
+            if size == 0 || size > SIDE_MAX || !size.is_multiple_of(factor) {
+                return wrong(format!(
+                    "the {name} {size} is not possible; it must be a multiple of {factor} from {factor} to {SIDE_MAX}"
+                ));
+            }
+        }
+        if request.count == 0 || request.count > COUNT_MAX {
+            return wrong(format!("the count {} is not possible; it must be from 1 to {COUNT_MAX}", request.count));
+        }
+        if let Some(StartImage { image, .. }) = &request.image
+            && (image.width(), image.height()) != (request.width, request.height)
+        {
+            return wrong(format!(
+                "the start image has {} x {} pixels; it must have the size drawn, {} x {}",
+                image.width(),
+                image.height(),
+                request.width,
+                request.height
+            ));
+        }
+        Ok(Guidance::new(request.guidance)?)
+    }
+
+    fn plan_denoise(&self, job: &DenoiseJob<'_>) -> Result<PhasePlan, PipelineError> {
+        let shortened = job.shortened();
+        self.unet.plan(&self.device, self.options.offload_streams, |unet, run| {
+            let blank = vec![0.0; job.size[0] * job.size[1] * job.channels];
+            let mut noise = BlankNoise(blank.len());
+            shortened.run(unet, run, &blank, &mut noise, &mut || Ok(())).map(drop)
+        })
+    }
+
+    fn denoise(
+        &self,
+        plan: &PhasePlan,
+        job: &DenoiseJob<'_>,
+        count: usize,
+        start: Option<Vec<f32>>,
+        mut noise: SeededNoise,
+        watch: &mut Watch<'_>,
+    ) -> Result<Vec<Vec<f32>>, PipelineError> {
+        let [height, width] = job.size;
+        let shape = [count, job.channels, height, width];
+        let latent_len = job.channels * height * width;
+        let drawn = noise.draw(shape);
+        let scale = if start.is_some() { job.steps.noise_scale_on_image } else { job.steps.noise_scale } as f32;
+        let mut begun: Vec<f32> = drawn.iter().map(|number| number * scale).collect();
+        for (number, start) in begun.iter_mut().zip(start.iter().flatten()) {
+            *number += start;
+        }
+        let sampler_noise = noise.into_sampler_noise(shape);
+        watch.begin(Phase::Denoise, count * job.steps.steps.len());
+        let latents = self.unet.run(&self.device, plan, |unet, run| {
+            let one = |(image_idx, start): (usize, &[f32])| {
+                // Each picture's run draws the whole batch's noise again and takes its own part.
+                let mut noise = PartOfBatch {
+                    batch: sampler_noise.clone(),
+                    range: image_idx * latent_len..(image_idx + 1) * latent_len,
+                };
+                job.run(unet, run, start, &mut noise, &mut || watch.step())
+            };
+            let latents = begun.chunks(latent_len).enumerate().map(one).collect::<Result<Vec<_>, _>>()?;
+            watch.note_memory();
+            Ok(latents)
+        })?;
+        watch.end();
+        if latents.iter().flatten().any(|number| !number.is_finite()) {
+            return Err(PipelineError::NotFinite { phase: Phase::Denoise });
+        }
+        Ok(latents)
+    }
+
+    fn plan_decode(&self, job: &DenoiseJob<'_>) -> Result<PhasePlan, PipelineError> {
+        let blank = vec![0.0; job.size[0] * job.size[1] * job.channels];
+        self.vae.plan(&self.device, self.options.offload_streams, |_, run| self.decode_one(run, job, &blank).map(drop))
+    }
+
+    fn decode(
+        &self,
+        plan: &PhasePlan,
+        job: &DenoiseJob<'_>,
+        latents: Vec<Vec<f32>>,
+        watch: &mut Watch<'_>,
+    ) -> Result<Vec<Image>, PipelineError> {
+        watch.begin(Phase::Decode, latents.len());
+        let images = self.vae.run(&self.device, plan, |_, run| {
+            let one = |mut latent: Vec<f32>| {
+                self.vae_config.latent_scale.to_latents(&mut latent);
+                let pixels = self.decode_one(run, job, &latent)?;
+                if pixels.iter().any(|number| !number.is_finite()) {
+                    return Err(PipelineError::NotFinite { phase: Phase::Decode });
+                }
+                watch.step()?;
+                Ok(Image::from_signed(job.pixels[1], job.pixels[0], &pixels))
+            };
+            let images = latents.into_iter().map(one).collect::<Result<Vec<_>, _>>()?;
+            watch.note_memory();
+            Ok(images)
+        })?;
+        watch.end();
+        Ok(images)
+    }
+
+    fn decode_one(
+        &self,
+        run: &plimsoll_nn::Run<'_>,
+        job: &DenoiseJob<'_>,
+        latent: &[f32],
+    ) -> Result<Vec<f32>, PipelineError> {
+        let latent = run.cx.upload(latent, &[1, job.size[0], job.size[1], job.channels], self.options.dtype)?;
+        let pixels = self.vae.model.forward(run, &latent)?;
+        drop(latent);
+        Ok(run.cx.download(&pixels)?)
+    }
+}
+
+/// A named schedule is ComfyUI's, and so is its noise; the model's own is diffusers'.
+fn noise_rule(schedule: SigmaSchedule) -> NoiseRule {
+    if schedule == SigmaSchedule::Model { NoiseRule::Diffusers } else { NoiseRule::Comfy }
+}
+
+/// Zeros for a rehearsal.
+struct BlankNoise(usize);
+
+impl NoiseSource for BlankNoise {
+    fn next(&mut self, _sigma_from: f64, _sigma_to: f64) -> Vec<f32> {
+        vec![0.0; self.0]
+    }
+}
+
+/// One picture's part of a batch's noise.
+struct PartOfBatch<N> {
+    batch: N,
+    range: std::ops::Range<usize>,
+}
+
+impl<N: NoiseSource> NoiseSource for PartOfBatch<N> {
+    fn next(&mut self, sigma_from: f64, sigma_to: f64) -> Vec<f32> {
+        self.batch.next(sigma_from, sigma_to)[self.range.clone()].to_vec()
+    }
+}
+
+/// Tells the caller how a run goes on, and takes its time.
+pub(crate) struct Watch<'a> {
+    pipeline_memory: plimsoll_device::Memory,
+    progress: &'a mut dyn Progress,
+    seconds: Vec<(Phase, f64)>,
+    began: Option<(Phase, Instant)>,
+    memory: Option<MemoryReport>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(pipeline: &Pipeline, progress: &'a mut dyn Progress) -> Self {
+        let pipeline_memory = pipeline.device.memory().clone();
+        Self { pipeline_memory, progress, seconds: Vec::new(), began: None, memory: None }
+    }
+
+    pub(crate) fn begin(&mut self, phase: Phase, step_count: usize) {
+        self.began = Some((phase, Instant::now()));
+        self.progress.begin(phase, step_count);
+    }
+
+    pub(crate) fn step(&mut self) -> Result<(), PipelineError> {
+        if self.progress.step() { Ok(()) } else { Err(PipelineError::Cancelled) }
+    }
+
+    /// Keeps the books as they stand, with the phase's component loaded, for its end.
+    pub(crate) fn note_memory(&mut self) {
+        self.memory = Some(self.pipeline_memory.report());
+    }
+
+    pub(crate) fn end(&mut self) {
+        if let Some((phase, began)) = self.began.take() {
+            self.seconds.push((phase, began.elapsed().as_secs_f64()));
+        }
+        let memory = self.memory.take().unwrap_or_else(|| self.pipeline_memory.report());
+        self.progress.end(&memory);
+    }
+}

@@ -1,0 +1,136 @@
+//! What `model_index.json` says: which pipeline the parts make.
+
+use serde_json::Value;
+
+/// The kind of model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// Stable Diffusion 1 and 2: one text encoder.
+    StableDiffusion,
+    /// Stable Diffusion XL: two text encoders, pooled text and sizes as added conditioning.
+    StableDiffusionXl {
+        /// Whether an empty negative prompt means zeros instead of the encoding of nothing.
+        zeros_for_empty_prompt: bool,
+    },
+}
+
+impl Family {
+    pub(crate) fn text_encoder_count(self) -> usize {
+        match self {
+            Self::StableDiffusion => 1,
+            Self::StableDiffusionXl { .. } => 2,
+        }
+    }
+}
+
+/// The parsed `model_index.json`.
+#[derive(Debug)]
+pub(crate) struct ModelIndex {
+    pub(crate) family: Family,
+}
+
+/// The pipelines that are known, by their class in diffusers.
+const CLASSES: [&str; 4] = [
+    "StableDiffusionPipeline",
+    "StableDiffusionImg2ImgPipeline",
+    "StableDiffusionXLPipeline",
+    "StableDiffusionXLImg2ImgPipeline",
+];
+
+/// Parts and options that are used, or that don't change the picture and are left alone.
+const KNOWN_KEYS: [&str; 12] = [
+    "scheduler",
+    "text_encoder",
+    "text_encoder_2",
+    "tokenizer",
+    "tokenizer_2",
+    "unet",
+    "vae",
+    "force_zeros_for_empty_prompt",
+    "feature_extractor",
+    "safety_checker",
+    "requires_safety_checker",
+    "add_watermarker",
+];
+
+impl ModelIndex {
+    /// Reads the file's text; the error is a sentence about what is wrong with it.
+    pub(crate) fn parse(json: &str) -> Result<Self, String> {
+        let value: Value = serde_json::from_str(json).map_err(|error| format!("it is not JSON: {error}"))?;
+        let object = value.as_object().ok_or("it must be an object")?;
+        let class = object.get("_class_name").and_then(Value::as_str).ok_or("it has no `_class_name`")?;
+        if !CLASSES.contains(&class) {
+            return Err(format!(
+                "the pipeline `{}` is not supported; supported are {}",
+                class.escape_debug(),
+                CLASSES.map(|class| format!("`{class}`")).join(", ")
+            ));
+        }
+        for (key, part) in object {
+            let is_unused = key == "image_encoder" && is_absent(part);
+            if !key.starts_with('_') && !KNOWN_KEYS.contains(&key.as_str()) && !is_unused {
+                return Err(format!("the part `{}` is not supported", key.escape_debug()));
+            }
+        }
+        let zeros_for_empty_prompt = match object.get("force_zeros_for_empty_prompt") {
+            None => true,
+            Some(value) => value.as_bool().ok_or("`force_zeros_for_empty_prompt` must be true or false")?,
+        };
+        let is_xl = class.contains("XL");
+        let family = if is_xl { Family::StableDiffusionXl { zeros_for_empty_prompt } } else { Family::StableDiffusion };
+        for idx in 0..family.text_encoder_count() {
+            let part = if idx == 0 { "text_encoder" } else { "text_encoder_2" };
+            if object.get(part).is_none_or(is_absent) {
+                return Err(format!("`{class}` needs the part `{part}`, which it does not name"));
+            }
+        }
+        Ok(Self { family })
+    }
+}
+
+/// `null`, or diffusers' `[null, null]`.
+fn is_absent(part: &Value) -> bool {
+    part.is_null() || part.as_array().is_some_and(|pair| pair.iter().all(Value::is_null))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    fn check(json: &str, expected: Expect) {
+        expected.assert_eq(&ModelIndex::parse(json).map_or_else(|error| error, |index| format!("{:?}", index.family)));
+    }
+
+    #[test]
+    fn knows_the_families() {
+        let sd = r#"{"_class_name": "StableDiffusionPipeline", "text_encoder": ["transformers", "CLIPTextModel"],
+                     "safety_checker": [null, null], "image_encoder": [null, null]}"#;
+        check(sd, expect!["StableDiffusion"]);
+        let xl = r#"{"_class_name": "StableDiffusionXLPipeline", "text_encoder": ["t", "C"],
+                     "text_encoder_2": ["t", "C"], "force_zeros_for_empty_prompt": false}"#;
+        check(xl, expect!["StableDiffusionXl { zeros_for_empty_prompt: false }"]);
+    }
+
+    #[test]
+    fn names_what_it_does_not_know() {
+        check("[1]", expect!["it must be an object"]);
+        check("{", expect!["it is not JSON: EOF while parsing an object at line 1 column 1"]);
+        check("{}", expect!["it has no `_class_name`"]);
+        check(
+            r#"{"_class_name": "FluxPipeline"}"#,
+            expect![
+                "the pipeline `FluxPipeline` is not supported; supported are `StableDiffusionPipeline`, `StableDiffusionImg2ImgPipeline`, `StableDiffusionXLPipeline`, `StableDiffusionXLImg2ImgPipeline`"
+            ],
+        );
+        check(
+            r#"{"_class_name": "StableDiffusionPipeline", "text_encoder": ["a", "b"], "image_encoder": ["a", "b"]}"#,
+            expect!["the part `image_encoder` is not supported"],
+        );
+        check(
+            r#"{"_class_name": "StableDiffusionXLPipeline", "text_encoder": ["a", "b"]}"#,
+            expect!["`StableDiffusionXLPipeline` needs the part `text_encoder_2`, which it does not name"],
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! Where a model's files are: a diffusers folder, or the program itself.
+
+use std::path::PathBuf;
+
+use plimsoll_weights::{IndexError, OpenError, TensorFile, TensorIndex};
+
+/// Most bytes of a configuration or tokenizer file that are read.
+const TEXT_BYTES_MAX: u64 = 64 << 20;
+
+/// A model in diffusers' layout: `model_index.json` and a folder for each component.
+#[derive(Clone, Debug)]
+pub enum ModelSource {
+    /// A folder.
+    Folder(PathBuf),
+    /// Files that are part of the program.
+    Embedded {
+        /// The model's name.
+        name: &'static str,
+        /// Each file's path in the folder, with `/`, and its bytes.
+        files: &'static [(&'static str, &'static [u8])],
+    },
+}
+
+/// A file of a model can't be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// There is no model here. Name a folder that has a `model_index.json`, as diffusers writes it.
+    #[error("`{path}` is not a model folder: it has no `model_index.json`")]
+    NotAModel {
+        /// The folder.
+        path: String,
+    },
+    /// A file is missing. Fetch the model again.
+    #[error("the model has no `{file}`: {reason}")]
+    Missing {
+        /// The file.
+        file: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// A text file is far larger than any real one.
+    #[error("`{file}` has {size} bytes; at most {TEXT_BYTES_MAX} are read of a configuration or vocabulary")]
+    TooLarge {
+        /// The file.
+        file: String,
+        /// Its bytes.
+        size: u64,
+    },
+    /// The file is no UTF-8 text. Fetch the model again.
+    #[error("`{file}` is not UTF-8 text")]
+    NotText {
+        /// The file.
+        file: String,
+    },
+    /// Weights can't be opened.
+    #[error(transparent)]
+    Weights(#[from] IndexError),
+}
+
+impl ModelSource {
+    /// The model's name: its folder's, or the built-in one's.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Folder(path) => {
+                let full = path.canonicalize().unwrap_or_else(|_| path.clone());
+                full.file_name().unwrap_or(full.as_os_str()).to_string_lossy().into_owned()
+            }
+            Self::Embedded { name, .. } => (*name).to_owned(),
+        }
+    }
+
+    /// The bytes of a configuration or tokenizer file, or `None` if there is no such file.
+    ///
+    /// # Errors
+    /// [`SourceError`] if it is there and can't be read.
+    pub fn bytes(&self, file: &str) -> Result<Option<Vec<u8>>, SourceError> {
+        match self {
+            Self::Embedded { files, .. } => {
+                Ok(files.iter().find(|(path, _)| *path == file).map(|(_, bytes)| bytes.to_vec()))
+            }
+            Self::Folder(folder) => {
+                let path = folder.join(file);
+                let missing = |error: std::io::Error| SourceError::Missing {
+                    file: path.display().to_string(),
+                    reason: error.to_string(),
+                };
+                let size = match std::fs::metadata(&path) {
+                    Ok(metadata) => metadata.len(),
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+                    Err(error) => return Err(missing(error)),
+                };
+                if size > TEXT_BYTES_MAX {
+                    return Err(SourceError::TooLarge { file: path.display().to_string(), size });
+                }
+                std::fs::read(&path).map(Some).map_err(missing)
+            }
+        }
+    }
+
+    /// The text of a configuration file.
+    ///
+    /// # Errors
+    /// [`SourceError`] if it is missing or can't be read.
+    pub fn text(&self, file: &str) -> Result<String, SourceError> {
+        let bytes = self.bytes(file)?.ok_or_else(|| match self {
+            Self::Folder(path) if file == "model_index.json" => {
+                SourceError::NotAModel { path: path.display().to_string() }
+            }
+            _ => SourceError::Missing { file: file.to_owned(), reason: "no such file".to_owned() },
+        })?;
+        String::from_utf8(bytes).map_err(|_| SourceError::NotText { file: file.to_owned() })
+    }
+
+    /// The tensors of a component: headers only.
+    ///
+    /// # Errors
+    /// [`SourceError::Weights`] if they can't be opened.
+    pub fn tensors(&self, component: &str) -> Result<TensorIndex, SourceError> {
+        match self {
+            Self::Folder(folder) => Ok(TensorIndex::open(folder.join(component))?),
+            Self::Embedded { files, .. } => {
+                let found = files.iter().find(|(path, _)| {
+                    path.strip_prefix(component).is_some_and(|rest| rest.starts_with('/'))
+                        && path.ends_with(".safetensors")
+                });
+                let Some((path, bytes)) = found else {
+                    let file = format!("{component}/*.safetensors");
+                    return Err(SourceError::Missing { file, reason: "not part of the program".to_owned() });
+                };
+                let file = TensorFile::in_memory(path, *bytes).map_err(|error: OpenError| IndexError::from(error))?;
+                Ok(TensorIndex::from_file(&file))
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The command line: each flag declared once, from which help and errors are made.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use plimsoll_device::DType;
+use plimsoll_pipeline::{COUNT_MAX, SIDE_MAX};
+use plimsoll_sampling::{STEP_COUNT_MAX, Sampler, SigmaSchedule};
+
+use crate::budget::Budget;
+use crate::failure::Failure;
+
+/// Draws pictures with diffusion models inside a hard memory budget.
+#[derive(Debug, Parser)]
+#[command(name = "plimsoll", version)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Draw a picture of a text
+    Generate(Box<GenerateArgs>),
+    /// Tell what a model is: components, parameters, bytes, largest units
+    Inspect(InspectArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct GenerateArgs {
+    /// What the picture shows
+    pub(crate) prompt: String,
+
+    /// A model folder as diffusers writes it [default: the built-in emoji64]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) model: Option<PathBuf>,
+
+    /// What the picture does not show
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) negative: String,
+
+    /// Denoise steps [default: 20; 4 for an LCM model]
+    #[arg(long, value_name = "N", value_parser = |text: &str| whole(text, 1, STEP_COUNT_MAX))]
+    pub(crate) steps: Option<usize>,
+
+    /// Classifier-free guidance; 1 draws without [default: 7.5; 5 for an XL model, 1 for an LCM model]
+    #[arg(long, value_name = "X", allow_negative_numbers = true, value_parser = finite)]
+    pub(crate) guidance: Option<f64>,
+
+    /// The sampler [default: like the model's own scheduler]
+    #[arg(long, value_name = "NAME", value_parser = sampler_names())]
+    pub(crate) sampler: Option<Sampler>,
+
+    /// The sigma schedule [default: model]
+    #[arg(long, value_name = "NAME", value_parser = schedule_names())]
+    pub(crate) schedule: Option<SigmaSchedule>,
+
+    /// Decides the noise: the same seed draws the same picture [default: random]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+
+    /// Pixels of a row [default: the model's; with --image, the picture's]
+    #[arg(long, value_name = "PIXELS", value_parser = |text: &str| whole(text, 1, SIDE_MAX))]
+    pub(crate) width: Option<usize>,
+
+    /// Rows of pixels [default: the model's; with --image, the picture's]
+    #[arg(long, value_name = "PIXELS", value_parser = |text: &str| whole(text, 1, SIDE_MAX))]
+    pub(crate) height: Option<usize>,
+
+    /// How many pictures
+    #[arg(long, value_name = "N", default_value = "1", value_parser = |text: &str| whole(text, 1, COUNT_MAX))]
+    pub(crate) count: usize,
+
+    /// The format of weights and activations
+    #[arg(long, value_enum, default_value_t = ComputeDType::F32)]
+    pub(crate) dtype: ComputeDType,
+
+    /// Bytes that weights and activations may take at any moment: 3MiB, 60% (of this machine's memory) or unlimited
+    #[arg(long, value_name = "BYTES", default_value = "unlimited")]
+    pub(crate) budget: Budget,
+
+    /// Side queues that copy weights in while others are used
+    #[arg(long, value_name = "N", default_value = "0", value_parser = |text: &str| whole(text, 0, 16))]
+    pub(crate) offload_streams: usize,
+
+    /// Threads that compute [default: one per core]
+    #[arg(long, value_name = "N", value_parser = |text: &str| whole(text, 1, 1024))]
+    pub(crate) threads: Option<usize>,
+
+    /// Enlarge the pictures 4 times with the built-in Real-ESRGAN
+    #[arg(long)]
+    pub(crate) upscale: bool,
+
+    /// Start from this PNG picture instead of noise
+    #[arg(long, value_name = "FILE.png")]
+    pub(crate) image: Option<PathBuf>,
+
+    /// How much of --image is drawn anew, above 0 and at most 1 [default: 0.8]
+    #[arg(long, value_name = "X", requires = "image", value_parser = strength)]
+    pub(crate) strength: Option<f64>,
+
+    /// Print a table after each phase
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) report: Option<Report>,
+
+    /// Print the outcome as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Where to write: a file.png, or a folder [default: a new file named after the prompt and the seed]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct InspectArgs {
+    /// A model folder, a component's folder, or a .safetensors file
+    pub(crate) path: PathBuf,
+
+    /// How many of the largest units to list
+    #[arg(long, value_name = "N", default_value = "8", value_parser = |text: &str| whole(text, 0, 1_000_000))]
+    pub(crate) units: usize,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What the kernels compute in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ComputeDType {
+    /// 4 bytes a number
+    F32,
+    /// 2 bytes a number
+    Bf16,
+}
+
+impl From<ComputeDType> for DType {
+    fn from(dtype: ComputeDType) -> Self {
+        match dtype {
+            ComputeDType::F32 => Self::F32,
+            ComputeDType::Bf16 => Self::BF16,
+        }
+    }
+}
+
+/// What can be reported on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Report {
+    /// Bytes by account; the rows sum to the total
+    Memory,
+}
+
+impl Cli {
+    /// Reads the program's arguments. Help and version are printed here.
+    pub(crate) fn from_command_line() -> Result<Self, Failure> {
+        Self::try_parse().map_err(|error| match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+                // A closed pipe is the reader's wish.
+                let _ = error.print();
+                Failure::Shown(ExitCode::SUCCESS)
+            }
+            _ => Failure::Usage(one_line(&error)),
+        })
+    }
+}
+
+/// What clap says in several paragraphs, as one line.
+fn one_line(error: &clap::Error) -> String {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return "no command is given; see `plimsoll --help`".to_owned();
+    }
+    let text = error.to_string();
+    let parts = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
+        .filter(|line| !line.is_empty());
+    let said = parts.collect::<Vec<_>>().join("; ").replace(":; ", ": ");
+    let said = said.strip_prefix("error: ").unwrap_or(&said);
+    let command = match error.get(ContextKind::Usage) {
+        Some(ContextValue::StyledStr(usage)) => usage.to_string(),
+        _ => String::new(),
+    };
+    let command = ["generate", "inspect"].into_iter().find(|name| command.contains(&format!("plimsoll {name}")));
+    match command {
+        Some(command) => format!("{said}; see `plimsoll {command} --help`"),
+        None => format!("{said}; see `plimsoll --help`"),
+    }
+}
+
+fn sampler_names() -> impl TypedValueParser<Value = Sampler> {
+    PossibleValuesParser::new(Sampler::ALL.map(Sampler::name)).try_map(|name| name.parse::<Sampler>())
+}
+
+fn schedule_names() -> impl TypedValueParser<Value = SigmaSchedule> {
+    PossibleValuesParser::new(SigmaSchedule::ALL.map(SigmaSchedule::name)).try_map(|name| name.parse::<SigmaSchedule>())
+}
+
+fn whole(text: &str, least: usize, most: usize) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+    number.ok_or_else(|| format!("it must be a whole number from {least} to {most}"))
+}
+
+fn finite(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|number: &f64| number.is_finite()).ok_or_else(|| "it must be a number".to_owned())
+}
+
+fn strength(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| *number > 0.0 && *number <= 1.0);
+    number.ok_or_else(|| "it must be a number above 0 and at most 1".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_declarations_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_lists_every_sampler_and_schedule() {
+        let mut command = Cli::command();
+        let help = command.find_subcommand_mut("generate").unwrap().render_long_help().to_string();
+        for name in Sampler::ALL.map(Sampler::name).iter().chain(&SigmaSchedule::ALL.map(SigmaSchedule::name)) {
+            assert!(help.contains(name), "{name} in {help}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! `plimsoll generate`: a text to pictures.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use plimsoll_cpu::{CpuDevice, CpuOptions};
+use plimsoll_device::{AccountRow, ByteCount};
+use plimsoll_pipeline::{Generated, Pipeline, PipelineOptions, Request, Upscaler};
+use serde::Serialize;
+
+use crate::args::{GenerateArgs, Report};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::picture_metadata::PictureMetadata;
+use crate::progress::{Bars, ReportTo};
+use crate::{built_in, demand, png_reader, png_writer};
+
+const UPSCALER_NAME: &str = "realesr-animevideov3-x4";
+
+/// Draws what the arguments ask for, writes the pictures, and tells about it on stdout.
+///
+/// # Errors
+/// [`Failure`]; then no picture is left half-written, and nothing was computed if the request or the output is wrong.
+pub(crate) fn run(args: &GenerateArgs) -> Result<(), Failure> {
+    let seed = args.seed.unwrap_or_else(random_seed);
+    let source = built_in::model(args.model.as_deref())?;
+    let start = args.image.as_deref().map(png_reader::read).transpose()?;
+    let device = CpuDevice::new(&CpuOptions { budget: args.budget.bytes()?, threads: args.threads });
+    let device = Arc::new(device.map_err(anyhow::Error::new)?);
+    let options = PipelineOptions { dtype: args.dtype.into(), offload_streams: args.offload_streams };
+    let pipeline = Pipeline::open(&source, device.clone(), options)?;
+    let upscaler = match args.upscale {
+        true => Some(Upscaler::open(&built_in::upscaler()?, &device, options.dtype)?),
+        false => None,
+    };
+    let request = demand::request(args, &pipeline.defaults(), seed, start);
+    let output = Output::prepare(args.out.as_deref(), &args.prompt, seed, args.count)?;
+
+    let report = args.report.map(|Report::Memory| if args.json { ReportTo::Stderr } else { ReportTo::Stdout });
+    if !args.json {
+        say(&format!("seed {seed}"));
+    }
+    let drawn = pipeline.generate(&request, upscaler.as_ref(), &mut Bars::new(report));
+    let generated = drawn.inspect_err(|_| output.abandon())?;
+    let metadata = metadata(args, &request, pipeline.name());
+    let files = write_pictures(&output, &generated, &metadata)?;
+    if args.json {
+        say(&Outcome::new(seed, &files, &generated).to_json());
+    } else {
+        files.iter().for_each(|file| say(&format!("wrote {}", file.display())));
+        if report.is_some() {
+            say(&format!("peak {} bytes", generated.memory.peak_bytes.0));
+        }
+    }
+    Ok(())
+}
+
+/// What the pictures of a request say about themselves; the picture's number is filled in later.
+fn metadata(args: &GenerateArgs, request: &Request, model: &str) -> PictureMetadata {
+    let image = args.image.as_ref().and_then(|path| path.file_name());
+    PictureMetadata {
+        prompt: request.prompt.clone(),
+        negative: request.negative.clone(),
+        model: model.to_owned(),
+        steps: request.steps,
+        guidance: request.guidance,
+        sampler: request.sampler.name(),
+        schedule: request.schedule.name(),
+        seed: request.seed,
+        width: request.width,
+        height: request.height,
+        count: request.count,
+        picture_idx: 0,
+        dtype: plimsoll_device::DType::from(args.dtype).to_string(),
+        image: image.map(|name| name.to_string_lossy().into_owned()),
+        strength: request.image.as_ref().map(|start| start.strength),
+        upscaler: args.upscale.then_some(UPSCALER_NAME),
+        version: env!("CARGO_PKG_VERSION"),
+    }
+}
+
+fn write_pictures(
+    output: &Output,
+    generated: &Generated,
+    metadata: &PictureMetadata,
+) -> Result<Vec<PathBuf>, Failure> {
+    let write = |(picture_idx, image)| {
+        let metadata = PictureMetadata { picture_idx, ..metadata.clone() };
+        output.write(picture_idx, &png_writer::encode(image, &metadata.chunks())?)
+    };
+    Ok(generated.images.iter().enumerate().map(write).collect::<anyhow::Result<_>>()?)
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Outcome<'a> {
+    seed: u64,
+    files: Vec<String>,
+    /// `null` when there is none.
+    budget_bytes: Option<ByteCount>,
+    peak_bytes: ByteCount,
+    /// By phase, in the order they ran.
+    seconds: serde_json::Map<String, serde_json::Value>,
+    accounts: &'a [AccountRow],
+}
+
+impl<'a> Outcome<'a> {
+    fn new(seed: u64, files: &[PathBuf], generated: &'a Generated) -> Self {
+        let memory = &generated.memory;
+        Self {
+            seed,
+            files: files.iter().map(|file| file.to_string_lossy().into_owned()).collect(),
+            budget_bytes: Some(memory.budget_bytes).filter(|&bytes| bytes != ByteCount::MAX),
+            peak_bytes: memory.peak_bytes,
+            seconds: generated.seconds.iter().map(|(phase, seconds)| (phase.to_string(), (*seconds).into())).collect(),
+            accounts: &memory.accounts,
+        }
+    }
+
+    fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("strings and numbers are JSON")
+    }
+}
+
+/// A line on stdout. A reader that has closed its end has read enough.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// A seed that fits 32 bits, so that every program takes it.
+fn random_seed() -> u64 {
+    // The standard library's hash keys come from the system's generator.
+    RandomState::new().hash_one("seed") >> 32
+}

@@ -1,0 +1,24 @@
+//! `plimsoll inspect`: what a model is, from its headers and configurations. No weight is read.
+
+mod facts;
+mod table;
+
+use std::io::Write;
+
+use crate::args::InspectArgs;
+use crate::failure::Failure;
+
+/// Prints what is at the path, for people or as JSON.
+///
+/// # Errors
+/// [`Failure`] when there is no model, or a part of it can't be read.
+pub(crate) fn run(args: &InspectArgs) -> Result<(), Failure> {
+    let facts = facts::collect(&args.path, args.units)?;
+    let text = match args.json {
+        true => serde_json::to_string(&facts).expect("strings and numbers are JSON") + "\n",
+        false => table::render(&facts),
+    };
+    // A reader that has closed its end has read enough.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(())
+}

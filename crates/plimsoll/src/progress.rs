@@ -1,0 +1,59 @@
+//! What a person sees while a picture is drawn: a bar for each phase, and the memory table at its end if asked for.
+
+use std::io::Write;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use plimsoll_device::MemoryReport;
+use plimsoll_pipeline::{Phase, Progress};
+
+use crate::memory_table;
+
+/// Bars on stderr, hidden when that is no terminal.
+pub(crate) struct Bars {
+    report: Option<ReportTo>,
+    current: Option<(Phase, ProgressBar)>,
+}
+
+/// Where memory tables go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReportTo {
+    Stdout,
+    /// Where stdout holds JSON.
+    Stderr,
+}
+
+impl Bars {
+    pub(crate) fn new(report: Option<ReportTo>) -> Self {
+        Self { report, current: None }
+    }
+}
+
+impl Progress for Bars {
+    fn begin(&mut self, phase: Phase, step_count: usize) {
+        let bar = ProgressBar::with_draw_target(Some(step_count as u64), ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{msg:12} {bar:40} {pos}/{len} {elapsed}").expect("the template is valid");
+        bar.set_style(style.progress_chars("=> "));
+        bar.set_message(phase.to_string());
+        bar.tick();
+        self.current = Some((phase, bar));
+    }
+
+    fn step(&mut self) -> bool {
+        if let Some((_, bar)) = &self.current {
+            bar.inc(1);
+        }
+        true
+    }
+
+    fn end(&mut self, memory: &MemoryReport) {
+        let Some((phase, bar)) = self.current.take() else { return };
+        bar.finish();
+        let Some(to) = self.report else { return };
+        let table = memory_table::render(&format!("memory at the end of {phase}"), memory);
+        // A reader that has closed its end does not stop the drawing.
+        let _ = match to {
+            ReportTo::Stdout => std::io::stdout().write_all(table.as_bytes()),
+            ReportTo::Stderr => std::io::stderr().write_all(table.as_bytes()),
+        };
+    }
+}

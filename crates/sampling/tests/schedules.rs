@@ -1,0 +1,120 @@
+//! Noise tables, schedules and predictions against `tools/reference/sampling_goldens.py` (f64, from the papers, compared
+//! with diffusers there) and against diffusers' own timesteps (`sampling_trajectories.py`).
+//!
+//! Tolerances are relative. 1e-10 where both sides compute in f64. 2e-5 against diffusers, which computes betas and
+//! `1 - beta` in f32: 1000 roundings of up to 3e-8 each in the logarithm of `alpha_bar`.
+
+mod common;
+
+use common::{assert_relatively_close, entries, golden_json, numbers};
+use plimsoll_sampling::{Betas, NoiseConfig, Prediction, Sampler, SigmaSchedule, TimestepSpacing, model_input_scale};
+use serde_json::Value;
+
+const F64_TOLERANCE: f64 = 1e-10;
+const DIFFUSERS_TOLERANCE: f64 = 2e-5;
+
+fn config(entry: &Value) -> NoiseConfig {
+    let keys =
+        ["beta_schedule", "beta_start", "beta_end", "rescale_betas_zero_snr", "timestep_spacing", "steps_offset"];
+    let file: serde_json::Map<String, Value> =
+        keys.iter().filter_map(|&key| Some((key.to_owned(), entry.get(key)?.clone()))).collect();
+    NoiseConfig::from_json(&Value::from(file).to_string()).unwrap()
+}
+
+/// The tables' goldens name the betas; schedules are all on Stable Diffusion's.
+fn stable_diffusion() -> NoiseConfig {
+    NoiseConfig { betas: Betas::ScaledLinear { start: 0.000_85, end: 0.012 }, ..NoiseConfig::default() }
+}
+
+#[test]
+fn noise_tables() {
+    for entry in entries(&golden_json("sampling")["tables"]) {
+        let table = config(entry).table().unwrap();
+        let zero_terminal = entry["rescale_betas_zero_snr"].as_bool().unwrap();
+        for (timestep, sigma) in entries(&entry["timesteps"]).iter().zip(entries(&entry["sigmas"])) {
+            let timestep = timestep.as_u64().unwrap() as usize;
+            // The last sigma under zero terminal SNR is infinite in the paper, and large here.
+            if zero_terminal && timestep == 999 {
+                assert!(table.sigma_max() > 4000.0 && table.sigma_max().is_finite());
+                continue;
+            }
+            // The rescale subtracts nearly equal numbers at the end of the table.
+            let tolerance = if zero_terminal { 1e-7 } else { F64_TOLERANCE };
+            let name = format!("{} at {timestep}", entry["beta_schedule"]);
+            assert_relatively_close(&name, &[table.sigmas()[timestep]], &[sigma.as_f64().unwrap()], tolerance);
+        }
+    }
+}
+
+#[test]
+fn comfys_terminal_sigma() {
+    let table = NoiseConfig { zero_terminal_snr: true, ..stable_diffusion() }.table().unwrap();
+    assert!((table.sigma_max() - 4518.76).abs() < 0.01, "{}", table.sigma_max());
+}
+
+#[test]
+fn named_schedules() {
+    let golden = golden_json("sampling");
+    for entry in entries(&golden["schedules"]).iter().chain(entries(&golden["denoise"])) {
+        let schedule: SigmaSchedule = entry["schedule"].as_str().unwrap().parse().unwrap();
+        let count = entry["steps"].as_u64().unwrap() as usize;
+        let strength = entry.get("denoise").map_or(1.0, |denoise| denoise.as_f64().unwrap());
+        let steps = schedule.steps(&stable_diffusion(), Sampler::Euler, count, strength).unwrap();
+        let name = format!("{schedule}, {count} steps, strength {strength}");
+        assert_relatively_close(&name, &steps.sigmas(), &numbers(&entry["sigmas"]), F64_TOLERANCE);
+    }
+}
+
+#[test]
+fn model_schedules_are_diffusers() {
+    for entry in entries(&golden_json("sampling")["diffusers_schedules"]) {
+        let config = NoiseConfig { betas: stable_diffusion().betas, ..config(entry) };
+        let count = entry["steps"].as_u64().unwrap() as usize;
+        let name = format!("{} + {}, {count} steps", entry["timestep_spacing"], entry["steps_offset"]);
+        let ddim = SigmaSchedule::Model.steps(&config, Sampler::Ddim, count, 1.0).unwrap();
+        assert_eq!(ddim.timesteps(), numbers(&entry["ddim_timesteps"]), "{name}");
+        let euler = SigmaSchedule::Model.steps(&config, Sampler::Euler, count, 1.0).unwrap();
+        assert_relatively_close(&name, &euler.timesteps(), &numbers(&entry["euler_timesteps"]), 1e-6);
+        assert_relatively_close(&name, &euler.sigmas(), &numbers(&entry["euler_sigmas"]), DIFFUSERS_TOLERANCE);
+        let noise_scale = entry["euler_init_noise_sigma"].as_f64().unwrap();
+        assert_relatively_close(&name, &[euler.noise_scale], &[noise_scale], DIFFUSERS_TOLERANCE);
+    }
+}
+
+#[test]
+fn model_timesteps_are_diffusers_for_many_step_counts() {
+    for entry in entries(&golden_json("sampling_trajectories")["spacings"]) {
+        let class = entry["class"].as_str().unwrap();
+        let spacing = match entry["spacing"].as_str().unwrap() {
+            "leading" => TimestepSpacing::Leading,
+            "trailing" => TimestepSpacing::Trailing,
+            "linspace" => TimestepSpacing::Linspace,
+            other => panic!("spacing `{other}`"),
+        };
+        let config = NoiseConfig { timestep_spacing: Some(spacing), steps_offset: 0, ..stable_diffusion() };
+        let count = entry["steps"].as_u64().unwrap() as usize;
+        let sampler = Sampler::of_diffusers_class(class).unwrap();
+        let steps = SigmaSchedule::Model.steps(&config, sampler, count, 1.0).unwrap();
+        let name = format!("{class} {spacing:?}, {count} steps");
+        assert_relatively_close(&name, &steps.timesteps(), &numbers(&entry["timesteps"]), 1e-6);
+    }
+}
+
+#[test]
+fn predictions() {
+    for entry in entries(&golden_json("sampling")["predictions"]) {
+        let sigma = entry["sigma"].as_f64().unwrap();
+        let scale = entry["model_input_scale"].as_f64().unwrap();
+        assert_relatively_close("model_input_scale", &[model_input_scale(sigma)], &[scale], F64_TOLERANCE);
+        for (prediction, key) in
+            [(Prediction::Epsilon, "epsilon"), (Prediction::VPrediction, "v"), (Prediction::Sample, "sample")]
+        {
+            let terms = prediction.denoised(sigma);
+            let pairs = numbers(&entry["x"]).into_iter().zip(numbers(&entry[key]));
+            let denoised: Vec<f64> = pairs.map(|(x, output)| terms.of_x * x + terms.of_output * output).collect();
+            for (denoised, expected) in denoised.iter().zip(numbers(&entry["x0"])) {
+                assert!((denoised - expected).abs() < 1e-12 * sigma.max(1.0), "{prediction:?} at {sigma}");
+            }
+        }
+    }
+}
