@@ -10,6 +10,8 @@ mod backend;
 mod conv;
 mod device;
 mod gemm;
+#[cfg(test)]
+mod goldens;
 mod isa;
 mod micro;
 #[cfg(test)]

@@ -33,6 +33,7 @@ pub(crate) const fn packed_len(isa: Isa, out: usize, depth: usize, taps: usize) 
 ///
 /// # Panics
 /// If a length is wrong: a bug of the caller.
+#[cfg(test)]
 pub(crate) fn pack(
     isa: Isa,
     source: &[u8],

@@ -44,13 +44,55 @@ fn check_unet(field: &str, value: Value, expected: Expect) {
 #[test]
 fn a_unets_config_and_checkpoint_must_fit() {
     check_unet("sample_size", json!(20), expect!["312 units"]);
-    check_unet("in_channels", json!(5), expect!["tensor `conv_in.weight` of `FILE` has the shape [12, 4, 3, 3], but the model needs [12, 5, 3, 3]; its weights do not belong to its configuration"]);
-    check_unet("layers_per_block", json!([1, 2, 1, 2]), expect!["tensor `up_blocks.0.resnets.2.norm1.weight` of `FILE` has the shape [24], but the model needs [36]; its weights do not belong to its configuration"]);
-    check_unet("layers_per_block", json!([1, 2, 1, 4]), expect!["`FILE` has no tensor `down_blocks.3.resnets.3.norm1.weight`; its weights do not belong to its configuration"]);
-    check_unet("mid_block_type", Value::Null, expect!["`FILE` has 10 tensors that its configuration has no place for, such as `mid_block.resnets.0.conv1.bias`"]);
-    check_unet("transformer_layers_per_block", json!(2), expect!["`FILE` has no tensor `down_blocks.1.attentions.0.transformer_blocks.1.norm1.weight`; its weights do not belong to its configuration"]);
-    check_unet("use_linear_projection", json!(true), expect!["tensor `down_blocks.1.attentions.0.proj_in.weight` of `FILE` has the shape [18, 18, 1, 1], but the model needs [18, 18]; its weights do not belong to its configuration"]);
-    check_unet("time_embedding_dim", json!(96), expect!["tensor `time_embedding.linear_1.weight` of `FILE` has the shape [48, 12], but the model needs [96, 12]; its weights do not belong to its configuration"]);
+    check_unet(
+        "in_channels",
+        json!(5),
+        expect![
+            "tensor `conv_in.weight` of `FILE` has the shape [12, 4, 3, 3], but the model needs [12, 5, 3, 3]; its weights do not belong to its configuration"
+        ],
+    );
+    check_unet(
+        "layers_per_block",
+        json!([1, 2, 1, 2]),
+        expect![
+            "tensor `up_blocks.0.resnets.2.norm1.weight` of `FILE` has the shape [24], but the model needs [36]; its weights do not belong to its configuration"
+        ],
+    );
+    check_unet(
+        "layers_per_block",
+        json!([1, 2, 1, 4]),
+        expect![
+            "`FILE` has no tensor `down_blocks.3.resnets.3.norm1.weight`; its weights do not belong to its configuration"
+        ],
+    );
+    check_unet(
+        "mid_block_type",
+        Value::Null,
+        expect![
+            "`FILE` has 10 tensors that its configuration has no place for, such as `mid_block.resnets.0.conv1.bias`"
+        ],
+    );
+    check_unet(
+        "transformer_layers_per_block",
+        json!(2),
+        expect![
+            "`FILE` has no tensor `down_blocks.1.attentions.0.transformer_blocks.1.norm1.weight`; its weights do not belong to its configuration"
+        ],
+    );
+    check_unet(
+        "use_linear_projection",
+        json!(true),
+        expect![
+            "tensor `down_blocks.1.attentions.0.proj_in.weight` of `FILE` has the shape [18, 18, 1, 1], but the model needs [18, 18]; its weights do not belong to its configuration"
+        ],
+    );
+    check_unet(
+        "time_embedding_dim",
+        json!(96),
+        expect![
+            "tensor `time_embedding.linear_1.weight` of `FILE` has the shape [48, 12], but the model needs [96, 12]; its weights do not belong to its configuration"
+        ],
+    );
 }
 
 #[test]
@@ -61,8 +103,10 @@ fn the_halves_of_an_autoencoder_ignore_each_other_and_nothing_else() {
     let encoder = |b: &Builder<'_>| VaeEncoder::build(b, &config);
     expect!["54 units"].assert_eq(&build(&tensors, decoder, VaeDecoder::ignores));
     expect!["38 units"].assert_eq(&build(&tensors, encoder, VaeEncoder::ignores));
-    expect!["`FILE` has 76 tensors that its configuration has no place for, such as `encoder.conv_in.bias`"].assert_eq(&build(&tensors, decoder, |_| false));
-    expect!["`FILE` has 108 tensors that its configuration has no place for, such as `decoder.conv_in.bias`"].assert_eq(&build(&tensors, encoder, VaeDecoder::ignores));
+    expect!["`FILE` has 76 tensors that its configuration has no place for, such as `encoder.conv_in.bias`"]
+        .assert_eq(&build(&tensors, decoder, |_| false));
+    expect!["`FILE` has 108 tensors that its configuration has no place for, such as `decoder.conv_in.bias`"]
+        .assert_eq(&build(&tensors, encoder, VaeDecoder::ignores));
 }
 
 #[test]
@@ -87,11 +131,90 @@ fn a_text_encoder_must_fit_and_ignores_only_the_list_of_positions() {
         expected.assert_eq(&build(&tensors, |b| ClipTextEncoder::build(b, config), ignores));
     };
     check(&config, ClipTextEncoder::ignores, expect!["27 units"]);
-    check(&config, |_| false, expect!["`FILE` has 1 tensors that its configuration has no place for, such as `text_model.embeddings.position_ids`"]);
+    check(
+        &config,
+        |_| false,
+        expect![
+            "`FILE` has 1 tensors that its configuration has no place for, such as `text_model.embeddings.position_ids`"
+        ],
+    );
     let projecting = ClipConfig { projection_dim: Some(16), ..config.clone() };
-    check(&projecting, ClipTextEncoder::ignores, expect!["`FILE` has no tensor `text_projection.weight`; its weights do not belong to its configuration"]);
+    check(
+        &projecting,
+        ClipTextEncoder::ignores,
+        expect!["`FILE` has no tensor `text_projection.weight`; its weights do not belong to its configuration"],
+    );
     let shorter = ClipConfig { num_hidden_layers: 2, ..config };
-    check(&shorter, ClipTextEncoder::ignores, expect!["`FILE` has 16 tensors that its configuration has no place for, such as `text_model.encoder.layers.2.layer_norm1.bias`"]);
+    check(
+        &shorter,
+        ClipTextEncoder::ignores,
+        expect![
+            "`FILE` has 16 tensors that its configuration has no place for, such as `text_model.encoder.layers.2.layer_norm1.bias`"
+        ],
+    );
+}
+
+/// Every field of a real config with values that make no sense: each is an error, or describes a model that the
+/// checkpoint holds or does not hold. None panics or allocates for what it claims.
+#[test]
+fn hostile_values_end_in_an_error_or_a_model() {
+    let mut refused_count = 0;
+    let mut built_count = 0;
+    for (model, name) in [("groups", "unet"), ("sdxl", "unet"), ("sd15", "vae"), ("sdxl", "text_encoder_2")] {
+        let plain: Value = serde_json::from_str(&config(model, name)).unwrap();
+        let tensors = index(part(model, name));
+        let fields: Vec<String> = plain.as_object().unwrap().keys().cloned().collect();
+        for field in &fields {
+            for value in [
+                json!(null),
+                json!(true),
+                json!(0),
+                json!(-1),
+                json!(1),
+                json!(2),
+                json!(7),
+                json!(65536),
+                json!(u64::MAX),
+                json!(0.5),
+                json!(1e300),
+                json!(""),
+                json!([]),
+                json!([1]),
+                json!([1, 1, 1, 1]),
+                json!([[], [], [], []]),
+                json!(vec![65536; 16]),
+                json!({}),
+            ] {
+                let mut changed = plain.clone();
+                changed[field.as_str()] = value;
+                let changed = changed.to_string();
+                let units = match name {
+                    "unet" => UnetConfig::parse(&changed)
+                        .map(|config| build(&tensors, |b| Unet::build(b, &config), Unet::ignores)),
+                    "vae" => VaeConfig::parse(&changed)
+                        .map(|config| build(&tensors, |b| VaeDecoder::build(b, &config), VaeDecoder::ignores)),
+                    _ => ClipConfig::parse(&changed).map(|config| {
+                        build(&tensors, |b| ClipTextEncoder::build(b, &config), ClipTextEncoder::ignores)
+                    }),
+                };
+                match units {
+                    Ok(units) if units.ends_with(" units") => built_count += 1,
+                    Ok(_) => refused_count += 1,
+                    Err(error) => {
+                        assert!(error.to_string().contains(&format!("`{field}`")) || depends_on(field), "{error}");
+                        refused_count += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(refused_count > 1000 && built_count > 300, "{refused_count} refused, {built_count} built");
+}
+
+/// Fields whose values others must fit, so that the error may name another field.
+fn depends_on(field: &str) -> bool {
+    ["block_out_channels", "hidden_size", "addition_embed_type", "latent_channels"].contains(&field)
+        || field == "transformer_layers_per_block"
 }
 
 #[test]
@@ -110,10 +233,34 @@ fn what_is_no_upscaler_is_refused() {
         expected.assert_eq(&shown);
     };
     check(&[], expect!["`x.safetensors` is no SRVGGNetCompact upscaler: it has no 3x3 convolution `body.0.weight`"]);
-    check(&[&[8, 3, 1, 1]], expect!["`x.safetensors` is no SRVGGNetCompact upscaler: it has no 3x3 convolution `body.0.weight`"]);
-    check(&[&[8, 3, 3, 3], &[8]], expect!["`x.safetensors` is no SRVGGNetCompact upscaler: `body` has 2 layers, but it must have an odd number from 3 to 512"]);
-    check(&[&[8, 3, 3, 3], &[8], &[8]], expect!["`x.safetensors` is no SRVGGNetCompact upscaler: its last layer `body.2.weight` is no 3x3 convolution"]);
-    check(&[&[8, 3, 3, 3], &[8], &[13, 8, 3, 3]], expect!["`x.safetensors` is no SRVGGNetCompact upscaler: its last layer gives 13 channels, not 3 times a square up to 8^2"]);
-    check(&[&[8, 9, 3, 3], &[8], &[36, 8, 3, 3]], expect!["`x.safetensors` is no SRVGGNetCompact upscaler: it has 9 image channels and 8 inside, but there must be up to 4 and up to 4096"]);
-    check(&[&[8, 3, 3, 3], &[8], &[12, 8, 3, 3]], expect!["SrvggConfig { image_channels: 3, channels: 8, conv_count: 0, upscale: 2 }"]);
+    check(
+        &[&[8, 3, 1, 1]],
+        expect!["`x.safetensors` is no SRVGGNetCompact upscaler: it has no 3x3 convolution `body.0.weight`"],
+    );
+    check(
+        &[&[8, 3, 3, 3], &[8]],
+        expect![
+            "`x.safetensors` is no SRVGGNetCompact upscaler: `body` has 2 layers, but it must have an odd number from 3 to 512"
+        ],
+    );
+    check(
+        &[&[8, 3, 3, 3], &[8], &[8]],
+        expect!["`x.safetensors` is no SRVGGNetCompact upscaler: its last layer `body.2.weight` is no 3x3 convolution"],
+    );
+    check(
+        &[&[8, 3, 3, 3], &[8], &[13, 8, 3, 3]],
+        expect![
+            "`x.safetensors` is no SRVGGNetCompact upscaler: its last layer gives 13 channels, not 3 times a square up to 8^2"
+        ],
+    );
+    check(
+        &[&[8, 9, 3, 3], &[8], &[36, 8, 3, 3]],
+        expect![
+            "`x.safetensors` is no SRVGGNetCompact upscaler: it has 9 image channels and 8 inside, but there must be up to 4 and up to 4096"
+        ],
+    );
+    check(
+        &[&[8, 3, 3, 3], &[8], &[12, 8, 3, 3]],
+        expect!["SrvggConfig { image_channels: 3, channels: 8, conv_count: 0, upscale: 2 }"],
+    );
 }

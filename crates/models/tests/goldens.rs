@@ -13,8 +13,7 @@ use plimsoll_models::srvgg::{Srvgg, SrvggConfig};
 use plimsoll_models::unet::{AddedInput, Stage, Unet, UnetConfig, UnetInput};
 use plimsoll_models::vae::{VaeConfig, VaeDecoder, VaeEncoder};
 use plimsoll_nn::Builder;
-use plimsoll_testkit::{Golden, asset};
-fn assert_close(n:&str,a:&[f32],e:&[f32],_t:f32){ let m=a.iter().zip(e).map(|(a,b)|(a-b).abs()).fold(0f32,f32::max); let r=e.iter().map(|x|x*x).sum::<f32>()/e.len() as f32; println!("MAXERR {n} {m:e} rms {:.3} n {}",r.sqrt(),a.len()); assert_eq!(a.len(),e.len());}
+use plimsoll_testkit::{Golden, assert_close, asset};
 
 const TOLERANCE: f32 = 2e-4;
 

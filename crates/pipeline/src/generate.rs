@@ -114,7 +114,7 @@ impl Pipeline {
 
         let conditioning = self.encode_text(&text_plan, &prompts, &mut watch)?;
         job.conditioning = &conditioning;
-        let mut noise = SeededNoise::new(noise_rule(request.schedule), request.seed);
+        let mut noise = SeededNoise::new(NoiseRule::of(request.schedule), request.seed);
         let start = start.map(|start| start.encode(self, request.count, &mut noise, &mut watch)).transpose()?;
         let latents = self.denoise(&denoise_plan, &job, request.count, start, noise, &mut watch)?;
         let mut images = self.decode(&decode_plan, &job, latents, &mut watch)?;
@@ -179,13 +179,12 @@ impl Pipeline {
         for (number, start) in begun.iter_mut().zip(start.iter().flatten()) {
             *number += start;
         }
-        let sampler_noise = noise.into_sampler_noise(shape);
         watch.begin(Phase::Denoise, count * job.steps.steps.len());
         let latents = self.unet.run(&self.device, plan, |unet, run| {
             let one = |(image_idx, start): (usize, &[f32])| {
                 // Each picture's run draws the whole batch's noise again and takes its own part.
                 let mut noise = PartOfBatch {
-                    batch: sampler_noise.clone(),
+                    batch: noise.clone().into_sampler_noise(job.sampler, &job.steps, shape),
                     range: image_idx * latent_len..(image_idx + 1) * latent_len,
                 };
                 job.run(unet, run, start, &mut noise, &mut || watch.step())
@@ -245,11 +244,6 @@ impl Pipeline {
     }
 }
 
-/// A named schedule is ComfyUI's, and so is its noise; the model's own is diffusers'.
-fn noise_rule(schedule: SigmaSchedule) -> NoiseRule {
-    if schedule == SigmaSchedule::Model { NoiseRule::Diffusers } else { NoiseRule::Comfy }
-}
-
 /// Zeros for a rehearsal.
 struct BlankNoise(usize);
 
@@ -260,12 +254,12 @@ impl NoiseSource for BlankNoise {
 }
 
 /// One picture's part of a batch's noise.
-struct PartOfBatch<N> {
-    batch: N,
+struct PartOfBatch {
+    batch: Box<dyn NoiseSource>,
     range: std::ops::Range<usize>,
 }
 
-impl<N: NoiseSource> NoiseSource for PartOfBatch<N> {
+impl NoiseSource for PartOfBatch {
     fn next(&mut self, sigma_from: f64, sigma_to: f64) -> Vec<f32> {
         self.batch.next(sigma_from, sigma_to)[self.range.clone()].to_vec()
     }

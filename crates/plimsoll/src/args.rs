@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use plimsoll_device::DType;
 use plimsoll_pipeline::{COUNT_MAX, SIDE_MAX};
 use plimsoll_sampling::{STEP_COUNT_MAX, Sampler, SigmaSchedule};
@@ -30,6 +30,7 @@ pub(crate) enum Command {
 }
 
 #[derive(Args, Debug)]
+#[command(allow_negative_numbers = true)]
 pub(crate) struct GenerateArgs {
     /// What the picture shows
     pub(crate) prompt: String,
@@ -47,7 +48,7 @@ pub(crate) struct GenerateArgs {
     pub(crate) steps: Option<usize>,
 
     /// Classifier-free guidance; 1 draws without [default: 7.5; 5 for an XL model, 1 for an LCM model]
-    #[arg(long, value_name = "X", allow_negative_numbers = true, value_parser = finite)]
+    #[arg(long, value_name = "X", value_parser = finite)]
     pub(crate) guidance: Option<f64>,
 
     /// The sampler [default: like the model's own scheduler]
@@ -59,7 +60,7 @@ pub(crate) struct GenerateArgs {
     pub(crate) schedule: Option<SigmaSchedule>,
 
     /// Decides the noise: the same seed draws the same picture [default: random]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = seed)]
     pub(crate) seed: Option<u64>,
 
     /// Pixels of a row [default: the model's; with --image, the picture's]
@@ -82,7 +83,7 @@ pub(crate) struct GenerateArgs {
     #[arg(long, value_name = "BYTES", default_value = "unlimited")]
     pub(crate) budget: Budget,
 
-    /// Side queues that copy weights in while others are used
+    /// Side queues that copy weights in while others are used; 0 copies in between
     #[arg(long, value_name = "N", default_value = "0", value_parser = |text: &str| whole(text, 0, 16))]
     pub(crate) offload_streams: usize,
 
@@ -181,11 +182,7 @@ fn one_line(error: &clap::Error) -> String {
         .filter(|line| !line.is_empty());
     let said = parts.collect::<Vec<_>>().join("; ").replace(":; ", ": ");
     let said = said.strip_prefix("error: ").unwrap_or(&said);
-    let command = match error.get(ContextKind::Usage) {
-        Some(ContextValue::StyledStr(usage)) => usage.to_string(),
-        _ => String::new(),
-    };
-    let command = ["generate", "inspect"].into_iter().find(|name| command.contains(&format!("plimsoll {name}")));
+    let command = std::env::args().nth(1).filter(|name| Cli::command().find_subcommand(name).is_some());
     match command {
         Some(command) => format!("{said}; see `plimsoll {command} --help`"),
         None => format!("{said}; see `plimsoll --help`"),
@@ -205,6 +202,10 @@ fn whole(text: &str, least: usize, most: usize) -> Result<usize, String> {
     number.ok_or_else(|| format!("it must be a whole number from {least} to {most}"))
 }
 
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("it must be a whole number from 0 to {}", u64::MAX))
+}
+
 fn finite(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|number: &f64| number.is_finite()).ok_or_else(|| "it must be a number".to_owned())
 }
@@ -216,8 +217,6 @@ fn strength(text: &str) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

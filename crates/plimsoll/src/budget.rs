@@ -8,7 +8,7 @@ use plimsoll_device::ByteCount;
 /// A budget as it is written on the command line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Budget {
-    /// No line.
+    /// As much as the machine has.
     Unlimited,
     /// So many bytes.
     Bytes(ByteCount),
@@ -53,13 +53,14 @@ impl FromStr for Budget {
 }
 
 impl Budget {
-    /// The budget in bytes; [`ByteCount::MAX`] when there is none.
+    /// The line for the device. Where no budget is set it is the machine's memory: more could only be promised, and the
+    /// system would end the program while it draws.
     ///
     /// # Errors
     /// When it is a percentage and the system does not tell how much memory there is.
-    pub(crate) fn bytes(self) -> anyhow::Result<ByteCount> {
+    pub(crate) fn line(self) -> anyhow::Result<ByteCount> {
         Ok(match self {
-            Self::Unlimited => ByteCount::MAX,
+            Self::Unlimited => machine_bytes().unwrap_or(ByteCount::MAX),
             Self::Bytes(bytes) => bytes,
             Self::Percent(percent) => ByteCount((machine_bytes()?.0 as f64 * percent / 100.0) as u64),
         })
@@ -99,7 +100,9 @@ mod tests {
     fn refuses_nothing_too_much_and_nonsense() {
         let line = |text: &str| text.parse::<Budget>().unwrap_err().to_string();
         let unreadable = |text: &str| {
-            format!("`{text}` is no budget; write bytes (3MiB), a percentage of this machine's memory (60%), or `unlimited`")
+            format!(
+                "`{text}` is no budget; write bytes (3MiB), a percentage of this machine's memory (60%), or `unlimited`"
+            )
         };
         for text in ["", "%", "-1", "-5%", "nan%", "inf%", "1e1%", "much", "3 apples"] {
             assert_eq!(line(text), unreadable(text));
@@ -112,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_percentage_is_a_part_of_the_machine() {
-        let (all, half) = (Budget::Percent(100.0).bytes().unwrap(), Budget::Percent(50.0).bytes().unwrap());
+        let (all, half) = (Budget::Percent(100.0).line().unwrap(), Budget::Percent(50.0).line().unwrap());
         assert!(all > ByteCount::mib(1) && half < all && half.0 >= all.0 / 2 - 1, "{all} {half}");
     }
 }

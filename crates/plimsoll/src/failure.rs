@@ -1,6 +1,10 @@
 //! How a command ends badly: one line, and an exit code.
 
+use std::io::{self, ErrorKind};
+use std::path::Path;
 use std::process::ExitCode;
+
+use anyhow::anyhow;
 
 /// Why a command ends without success.
 #[derive(Debug)]
@@ -23,7 +27,7 @@ impl Failure {
     pub(crate) fn line(&self) -> String {
         let text = match self {
             Self::Usage(what) => what.clone(),
-            Self::Failed(error) => format!("{error:#}"),
+            Self::Failed(error) => with_causes(error),
             Self::Shown(_) => String::new(),
         };
         text.split(['\n', '\r']).map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
@@ -35,6 +39,35 @@ impl Failure {
             Self::Failed(_) => ExitCode::FAILURE,
             Self::Shown(code) => *code,
         }
+    }
+}
+
+/// An error's text and those of its causes that it does not hold already.
+fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
+/// A file system's failure: "`path` can't be read: no such file or directory; check the name".
+pub(crate) fn file_failure(path: &Path, what: &str, error: &io::Error, advice: &str) -> anyhow::Error {
+    anyhow!("`{}` {what}: {}; {advice}", path.display(), reason(error))
+}
+
+/// Why a file can't be had, in words that are the same on every system where there are such words.
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => "no such file or folder".to_owned(),
+        ErrorKind::AlreadyExists => "it is there already".to_owned(),
+        kind => match kind.to_string() {
+            vague if ["other error", "uncategorized error"].contains(&vague.as_str()) => error.to_string(),
+            text => text,
+        },
     }
 }
 

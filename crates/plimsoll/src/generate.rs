@@ -7,15 +7,16 @@ use std::sync::Arc;
 
 use plimsoll_cpu::{CpuDevice, CpuOptions};
 use plimsoll_device::{AccountRow, ByteCount};
-use plimsoll_pipeline::{Generated, Pipeline, PipelineOptions, Request, Upscaler};
+use plimsoll_pipeline::{Generated, Pipeline, PipelineError, PipelineOptions, Request, Upscaler};
 use serde::Serialize;
 
 use crate::args::{GenerateArgs, Report};
+use crate::budget::Budget;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::picture_metadata::PictureMetadata;
 use crate::progress::{Bars, ReportTo};
-use crate::{built_in, demand, png_reader, png_writer};
+use crate::{built_in, demand, png_reader, png_writer, unfinished};
 
 const UPSCALER_NAME: &str = "realesr-animevideov3-x4";
 
@@ -27,7 +28,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<(), Failure> {
     let seed = args.seed.unwrap_or_else(random_seed);
     let source = built_in::model(args.model.as_deref())?;
     let start = args.image.as_deref().map(png_reader::read).transpose()?;
-    let device = CpuDevice::new(&CpuOptions { budget: args.budget.bytes()?, threads: args.threads });
+    let device = CpuDevice::new(&CpuOptions { budget: args.budget.line()?, threads: args.threads });
     let device = Arc::new(device.map_err(anyhow::Error::new)?);
     let options = PipelineOptions { dtype: args.dtype.into(), offload_streams: args.offload_streams };
     let pipeline = Pipeline::open(&source, device.clone(), options)?;
@@ -39,15 +40,16 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<(), Failure> {
     let output = Output::prepare(args.out.as_deref(), &args.prompt, seed, args.count)?;
 
     let report = args.report.map(|Report::Memory| if args.json { ReportTo::Stderr } else { ReportTo::Stdout });
-    if !args.json {
-        say(&format!("seed {seed}"));
-    }
-    let drawn = pipeline.generate(&request, upscaler.as_ref(), &mut Bars::new(report));
-    let generated = drawn.inspect_err(|_| output.abandon())?;
+    let announcement = (!args.json).then(|| format!("seed {seed}"));
+    let drawn = pipeline.generate(&request, upscaler.as_ref(), &mut Bars::new(announcement, args.budget, report));
+    let generated = drawn.map_err(|error| {
+        unfinished::abandon_folder();
+        refused(error, args.budget)
+    })?;
     let metadata = metadata(args, &request, pipeline.name());
     let files = write_pictures(&output, &generated, &metadata)?;
     if args.json {
-        say(&Outcome::new(seed, &files, &generated).to_json());
+        say(&Outcome::new(seed, args.budget, &files, &generated).to_json());
     } else {
         files.iter().for_each(|file| say(&format!("wrote {}", file.display())));
         if report.is_some() {
@@ -55,6 +57,19 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// A request that fails, told to somebody who set this budget.
+fn refused(error: PipelineError, budget: Budget) -> Failure {
+    match (error, budget) {
+        (PipelineError::OverBudget { component, needed, budget: line, .. }, Budget::Unlimited) => anyhow::anyhow!(
+            "`{component}` needs {} bytes ({needed}), but this machine has {} bytes ({line}); draw a smaller picture",
+            needed.0,
+            line.0
+        )
+        .into(),
+        (error, _) => error.into(),
+    }
 }
 
 /// What the pictures of a request say about themselves; the picture's number is filled in later.
@@ -81,11 +96,7 @@ fn metadata(args: &GenerateArgs, request: &Request, model: &str) -> PictureMetad
     }
 }
 
-fn write_pictures(
-    output: &Output,
-    generated: &Generated,
-    metadata: &PictureMetadata,
-) -> Result<Vec<PathBuf>, Failure> {
+fn write_pictures(output: &Output, generated: &Generated, metadata: &PictureMetadata) -> Result<Vec<PathBuf>, Failure> {
     let write = |(picture_idx, image)| {
         let metadata = PictureMetadata { picture_idx, ..metadata.clone() };
         output.write(picture_idx, &png_writer::encode(image, &metadata.chunks())?)
@@ -107,12 +118,12 @@ struct Outcome<'a> {
 }
 
 impl<'a> Outcome<'a> {
-    fn new(seed: u64, files: &[PathBuf], generated: &'a Generated) -> Self {
+    fn new(seed: u64, budget: Budget, files: &[PathBuf], generated: &'a Generated) -> Self {
         let memory = &generated.memory;
         Self {
             seed,
             files: files.iter().map(|file| file.to_string_lossy().into_owned()).collect(),
-            budget_bytes: Some(memory.budget_bytes).filter(|&bytes| bytes != ByteCount::MAX),
+            budget_bytes: (budget != Budget::Unlimited).then_some(memory.budget_bytes),
             peak_bytes: memory.peak_bytes,
             seconds: generated.seconds.iter().map(|(phase, seconds)| (phase.to_string(), (*seconds).into())).collect(),
             accounts: &memory.accounts,

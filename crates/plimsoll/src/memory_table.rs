@@ -2,18 +2,20 @@
 
 use plimsoll_device::{ByteCount, MemoryReport};
 
+use crate::budget::Budget;
+
 /// The table: a row for each account that was ever used, a total, the peak and the budget. All in plain bytes, so that
 /// sums can be checked.
-pub(crate) fn render(title: &str, report: &MemoryReport) -> String {
+pub(crate) fn render(title: &str, report: &MemoryReport, budget: Budget) -> String {
     let used = |bytes: &ByteCount| bytes.0.to_string();
     let mut rows: Vec<[String; 3]> = vec![[title.to_owned(), "bytes".to_owned(), "peak bytes".to_owned()]];
     for account in report.accounts.iter().filter(|account| account.peak_bytes > ByteCount::ZERO) {
         rows.push([format!("  {}", account.name), used(&account.bytes), used(&account.peak_bytes)]);
     }
     rows.push(["  total".to_owned(), used(&report.used_bytes), used(&report.peak_bytes)]);
-    let budget = match report.budget_bytes {
-        ByteCount::MAX => "unlimited".to_owned(),
-        bytes => used(&bytes),
+    let budget = match budget {
+        Budget::Unlimited => "unlimited".to_owned(),
+        Budget::Bytes(_) | Budget::Percent(_) => used(&report.budget_bytes),
     };
     rows.push(["  budget".to_owned(), budget, String::new()]);
 
@@ -49,7 +51,7 @@ mod tests {
               total          1300        4234
               budget         5000
         "#]]
-        .assert_eq(&render("after denoise", &memory.report()));
+        .assert_eq(&render("after denoise", &memory.report(), Budget::Bytes(ByteCount(5000))));
         drop(weights);
     }
 }

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use fs_err as fs;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, file_failure};
 use crate::{file_name, unfinished};
 
 const EXTENSION: &str = "png";
+const ELSEWHERE: &str = "choose another place with --out";
 
 /// Where the pictures of one run go.
 #[derive(Debug)]
@@ -16,8 +16,6 @@ pub(crate) struct Output {
     folder: PathBuf,
     name: Name,
     count: usize,
-    /// Whether the folder was made for this run.
-    folder_is_new: bool,
 }
 
 #[derive(Debug)]
@@ -38,8 +36,8 @@ impl Output {
     /// [`Failure`] when `out` can't be meant, or can't be written.
     pub(crate) fn prepare(out: Option<&Path>, prompt: &str, seed: u64, count: usize) -> Result<Self, Failure> {
         let stem = file_name::stem(prompt, seed);
-        let mut output = match out {
-            None => Self { folder: PathBuf::from("."), name: Name::Free(stem), count, folder_is_new: false },
+        let output = match out {
+            None => Self { folder: PathBuf::from("."), name: Name::Free(stem), count },
             Some(out) if out.is_dir() => Self::in_folder(out, stem, count),
             Some(out) if is_picture(out) && !ends_with_separator(out) => {
                 if count > 1 {
@@ -49,7 +47,7 @@ impl Output {
                     )));
                 }
                 let name = out.file_name().expect("it has an extension").to_string_lossy().into_owned();
-                Self { folder: parent(out), name: Name::Given(name), count, folder_is_new: false }
+                Self { folder: parent(out), name: Name::Given(name), count }
             }
             Some(out) if count > 1 || ends_with_separator(out) => Self::in_folder(out, stem, count),
             Some(out) => {
@@ -66,33 +64,25 @@ impl Output {
     /// Writes the picture number `idx` of the run, complete or not at all.
     pub(crate) fn write(&self, idx: usize, png: &[u8]) -> anyhow::Result<PathBuf> {
         let path = self.path(idx);
-        unfinished::write_whole(&path, png).context("the picture can't be written; choose another place with --out")?;
+        let written = unfinished::write_whole(&path, png);
+        written.map_err(|error| file_failure(&path, "can't be written", &error, ELSEWHERE))?;
         Ok(path)
     }
 
-    /// Removes the folder that was made for this run, if nothing was put into it.
-    pub(crate) fn abandon(&self) {
-        if self.folder_is_new {
-            let _ = fs::remove_dir(&self.folder);
-        }
-    }
-
     fn in_folder(folder: &Path, stem: String, count: usize) -> Self {
-        Self { folder: folder.to_owned(), name: Name::Stem(stem), count, folder_is_new: false }
+        Self { folder: folder.to_owned(), name: Name::Stem(stem), count }
     }
 
-    fn make_folder(&mut self) -> Result<(), Failure> {
+    fn make_folder(&self) -> Result<(), Failure> {
         let can_be_made = matches!(self.name, Name::Stem(_)) && !self.folder.exists();
         if can_be_made {
-            fs::create_dir(&self.folder).context("the output folder can't be made; choose another place with --out")?;
-            self.folder_is_new = true;
+            let made = unfinished::make_folder(&self.folder);
+            made.map_err(|error| file_failure(&self.folder, "can't be made", &error, ELSEWHERE))?;
         }
-        let writable = unfinished::probe(&self.folder).map_err(|error| {
-            let reason = error.kind();
-            let folder = self.folder.display();
-            anyhow::anyhow!("no file can be made in `{folder}`: {reason}; choose another place with --out")
-        });
-        writable.inspect_err(|_| self.abandon())?;
+        if let Err(error) = unfinished::probe(&self.folder) {
+            unfinished::abandon_folder();
+            return Err(file_failure(&self.folder, "takes no file", &error, ELSEWHERE).into());
+        }
         if let Name::Given(name) = &self.name
             && self.folder.join(name).is_dir()
         {
@@ -172,22 +162,10 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_made_for_nothing_is_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let made = folder.path().join("made");
-        Output::prepare(Some(&made), "red heart", 42, 2).unwrap().abandon();
-        assert_eq!(names(folder.path()), [""; 0]);
-    }
-
-    #[test]
     fn a_free_name_replaces_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let output = Output {
-            folder: folder.path().to_owned(),
-            name: Name::Free("red-heart-42".to_owned()),
-            count: 1,
-            folder_is_new: false,
-        };
+        let name = Name::Free("red-heart-42".to_owned());
+        let output = Output { folder: folder.path().to_owned(), name, count: 1 };
         for _ in 0..3 {
             output.write(0, b"x").unwrap();
         }

@@ -8,6 +8,8 @@ use fs_err as fs;
 use plimsoll_pipeline::{Image, SIDE_MAX};
 use png::{BitDepth, ColorType, Decoder, Limits, Transformations};
 
+use crate::failure::file_failure;
+
 /// The most pixels that are read: a square of the largest side that can be drawn would take 805 MB.
 const PIXELS_MAX: usize = 1 << 26;
 /// The most bytes of a file: those of the most pixels, 16 bits per channel, hardly compressed.
@@ -16,10 +18,14 @@ const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 
 /// Reads a picture: 8 or 16 bits (or fewer, or a palette), gray or color, transparent parts on white.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Image> {
-    let size = fs::metadata(path).context("the start picture can't be read; check --image")?.len();
+    let failure = |error| file_failure(path, "can't be read", &error, "check --image");
+    let size = fs::metadata(path).map_err(failure)?.len();
     let shown = path.display();
-    ensure!(size <= FILE_BYTES_MAX, "`{shown}` has {size} bytes, and at most {FILE_BYTES_MAX} are read; use a smaller picture");
-    let bytes = fs::read(path).context("the start picture can't be read; check --image")?;
+    ensure!(
+        size <= FILE_BYTES_MAX,
+        "`{shown}` has {size} bytes, and at most {FILE_BYTES_MAX} are read; use a smaller picture"
+    );
+    let bytes = fs::read(path).map_err(failure)?;
     decode(&bytes).with_context(|| format!("`{shown}` can't be used as start picture"))
 }
 

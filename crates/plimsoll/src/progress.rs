@@ -6,10 +6,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use plimsoll_device::MemoryReport;
 use plimsoll_pipeline::{Phase, Progress};
 
+use crate::budget::Budget;
 use crate::memory_table;
 
 /// Bars on stderr, hidden when that is no terminal.
 pub(crate) struct Bars {
+    announcement: Option<String>,
+    budget: Budget,
     report: Option<ReportTo>,
     current: Option<(Phase, ProgressBar)>,
 }
@@ -23,15 +26,21 @@ pub(crate) enum ReportTo {
 }
 
 impl Bars {
-    pub(crate) fn new(report: Option<ReportTo>) -> Self {
-        Self { report, current: None }
+    /// `announcement` is a line for stdout, printed once the request has been found possible and work begins.
+    pub(crate) fn new(announcement: Option<String>, budget: Budget, report: Option<ReportTo>) -> Self {
+        Self { announcement, budget, report, current: None }
     }
 }
 
 impl Progress for Bars {
     fn begin(&mut self, phase: Phase, step_count: usize) {
+        if let Some(announcement) = self.announcement.take() {
+            // A reader that has closed its end does not stop the drawing.
+            let _ = writeln!(std::io::stdout(), "{announcement}");
+        }
         let bar = ProgressBar::with_draw_target(Some(step_count as u64), ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{msg:12} {bar:40} {pos}/{len} {elapsed}").expect("the template is valid");
+        let style =
+            ProgressStyle::with_template("{msg:12} {bar:40} {pos}/{len} {elapsed}").expect("the template is valid");
         bar.set_style(style.progress_chars("=> "));
         bar.set_message(phase.to_string());
         bar.tick();
@@ -48,8 +57,12 @@ impl Progress for Bars {
     fn end(&mut self, memory: &MemoryReport) {
         let Some((phase, bar)) = self.current.take() else { return };
         bar.finish();
+        if !bar.is_hidden() {
+            // A finished bar leaves the cursor behind it.
+            let _ = writeln!(std::io::stderr());
+        }
         let Some(to) = self.report else { return };
-        let table = memory_table::render(&format!("memory at the end of {phase}"), memory);
+        let table = memory_table::render(&format!("memory at the end of {phase}"), memory, self.budget);
         // A reader that has closed its end does not stop the drawing.
         let _ = match to {
             ReportTo::Stdout => std::io::stdout().write_all(table.as_bytes()),

@@ -60,7 +60,18 @@ fn json_tells_seed_files_bytes_seconds_and_accounts() {
 #[test]
 fn text_chunks_tell_how_the_picture_was_made() {
     let bench = Bench::new();
-    bench.generate(&["--out", "a.png", "--negative", "blue", "--sampler", "euler", "--schedule", "karras", "--guidance", "4"]);
+    bench.generate(&[
+        "--out",
+        "a.png",
+        "--negative",
+        "blue",
+        "--sampler",
+        "euler",
+        "--schedule",
+        "karras",
+        "--guidance",
+        "4",
+    ]);
     let png = Png::read(&bench.path("a.png"));
     let version = concat!("plimsoll ", env!("CARGO_PKG_VERSION"));
     expect![[r#"
@@ -104,9 +115,13 @@ fn the_file_is_the_same_at_every_budget_stream_count_and_thread_count() {
     let whole = fs::read(bench.path("whole.png")).unwrap();
     let needed = least_budget(&bench);
     assert!(needed < peak, "the smallest plan ({needed}) is smaller than everything resident ({peak})");
-    for (budget, streams, threads) in
-        [(peak, "0", "1"), ((needed + peak) / 2, "0", "2"), (needed, "0", "1"), (peak * 3 / 4, "1", "1"), (peak, "3", "2")]
-    {
+    for (budget, streams, threads) in [
+        (peak, "0", "1"),
+        ((needed + peak) / 2, "0", "2"),
+        (needed, "0", "1"),
+        (peak * 3 / 4, "1", "1"),
+        (peak, "3", "2"),
+    ] {
         let budget_text = budget.to_string();
         let args = ["--json", "--out", "a.png", "--budget", &budget_text, "--offload-streams", streams];
         let args: Vec<&str> = ["generate", "red heart", "--steps", "2", "--seed", "42", "--threads", threads]
@@ -120,7 +135,11 @@ fn the_file_is_the_same_at_every_budget_stream_count_and_thread_count() {
     }
     let refused = bench.run(&["generate", "red heart", "--budget", &(needed - 1).to_string(), "--out", "b.png"]);
     assert_eq!(refused.code, 1);
-    assert!(refused.stderr.contains(&needed.to_string()) && refused.stderr.contains("1 bytes short"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains(&needed.to_string()) && refused.stderr.contains("1 bytes short"),
+        "{}",
+        refused.stderr
+    );
     assert!(!bench.path("b.png").exists());
 }
 
@@ -128,7 +147,8 @@ fn the_file_is_the_same_at_every_budget_stream_count_and_thread_count() {
 fn least_budget(bench: &Bench) -> u64 {
     let mut budget = 1;
     for _ in 0..8 {
-        let outcome = bench.run(&["generate", "red heart", "--steps", "2", "--budget", &budget.to_string(), "--out", "b.png"]);
+        let outcome =
+            bench.run(&["generate", "red heart", "--steps", "2", "--budget", &budget.to_string(), "--out", "b.png"]);
         if outcome.code == 0 {
             fs::remove_file(bench.path("b.png")).unwrap();
             return budget;
@@ -189,7 +209,8 @@ fn starts_from_a_picture() {
     let bench = Bench::new();
     let start = repository().join("fixtures/goldens/e2e/emoji64_ddim_pizza.png");
     let args = ["--image", start.to_str().unwrap(), "--strength", "0.6", "--guidance", "7.5", "--seed", "9"];
-    let args: Vec<&str> = ["generate", "red heart", "--steps", "20", "--out", "a.png", "--json"].into_iter().chain(args).collect();
+    let args: Vec<&str> =
+        ["generate", "red heart", "--steps", "20", "--out", "a.png", "--json"].into_iter().chain(args).collect();
     let outcome = bench.run(&args);
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     let phases: Vec<String> = outcome.json()["seconds"].as_object().unwrap().keys().cloned().collect();

@@ -28,5 +28,5 @@ pub use noise_table::{
 };
 pub use prediction::{DenoisedTerms, Prediction, model_input_scale};
 pub use sampler::{Denoiser, LatentMath, SampleError, Sampler, SamplerParts, StepReport, UnknownSampler, sample};
-pub use sampler_noise::{IndependentNoise, NoiseRule, NoiseSource, SeededNoise};
+pub use sampler_noise::{NoiseRule, NoiseSource, SeededNoise};
 pub use schedule::{NoiseLevel, STEP_COUNT_MAX, ScheduleError, SigmaSchedule, SigmaStep, SigmaSteps, UnknownSchedule};

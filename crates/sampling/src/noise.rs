@@ -7,8 +7,7 @@
 //! - The generator is MT19937 (Matsumoto, Nishimura 1998), seeded from the **low 32 bits** of the seed.
 //! - 16 and more numbers: one 24-bit uniform per number, then the Box-Muller transform in blocks of 16 (the first
 //!   eight uniforms give the radii, the last eight the angles). A length that is no multiple of 16 draws 16 further
-//!   uniforms and recomputes the *last 16* numbers. Logarithm, sine and cosine are single-precision polynomials,
-//!   see [`polynomials`].
+//!   uniforms and recomputes the *last 16* numbers. Logarithm, sine and cosine are single-precision polynomials.
 //! - Fewer than 16 numbers: Box-Muller in double precision, one number after another; the sine half of each pair is
 //!   kept in the generator for the next number of a later small call, and large calls neither use nor clear it.
 //!

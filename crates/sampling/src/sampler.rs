@@ -68,7 +68,7 @@ impl Sampler {
     }
 
     /// The sampler with the formulas of a diffusers scheduler class (`_class_name` of a `scheduler_config.json`), if
-    /// there is one. `DPMSolverMultistepScheduler` is `dpmpp_2m` whatever its `algorithm_type`.
+    /// there is one. `DPMSolverMultistepScheduler` is `dpmpp_2m_sde` instead with `algorithm_type` `sde-dpmsolver++`.
     pub fn of_diffusers_class(class_name: &str) -> Option<Self> {
         match class_name {
             "EulerDiscreteScheduler" => Some(Self::Euler),

@@ -3,7 +3,12 @@
 //! A seed gives the initial noise, and samplers that add noise in each step draw more. Two programs, two orders
 //! ([`NoiseRule`]); both draw the whole batch `[batch, channels, height, width]` at once.
 
+mod brownian;
+mod seed_sequence;
+
 use crate::noise::{TorchGenerator, nchw_to_nhwc};
+use crate::sampler::Sampler;
+use crate::schedule::{SigmaSchedule, SigmaSteps};
 
 /// Fresh noise for the samplers that add some in each step.
 pub trait NoiseSource {
@@ -16,11 +21,19 @@ pub trait NoiseSource {
 pub enum NoiseRule {
     /// ComfyUI's on the CPU: the initial noise comes from a generator with the seed, the sampler's from a second one with
     /// the seed plus 1 (Comfy-Org/ComfyUI pull request 11528; before it, both had the same seed and correlated, issue
-    /// 9819). On a GPU ComfyUI draws the sampler's noise on the GPU, which nothing here reproduces.
+    /// 9819). On a GPU ComfyUI draws that noise on the GPU, which nothing here reproduces. `dpmpp_2m_sde` takes its
+    /// noise from a Brownian motion of the seed, on the CPU in either case.
     Comfy,
     /// diffusers' with one `generator=torch.Generator().manual_seed(seed)`: the sampler's noise continues the sequence
     /// that the initial noise began.
     Diffusers,
+}
+
+impl NoiseRule {
+    /// The rule of the program whose sigmas a schedule has: diffusers for `model`, ComfyUI for all others.
+    pub fn of(schedule: SigmaSchedule) -> Self {
+        if schedule == SigmaSchedule::Model { Self::Diffusers } else { Self::Comfy }
+    }
 }
 
 /// A seed, and the noise drawn from it so far.
@@ -43,19 +56,24 @@ impl SeededNoise {
         draw(&mut self.generator, shape)
     }
 
-    /// The sampler's noise, for latents of `[batch, channels, height, width]`, once everything else is drawn.
-    pub fn into_sampler_noise(self, shape: [usize; 4]) -> IndependentNoise {
-        let generator = match self.rule {
-            NoiseRule::Comfy => TorchGenerator::new(self.seed.wrapping_add(1)),
-            NoiseRule::Diffusers => self.generator,
+    /// The sampler's noise on `steps`, for latents of `[batch, channels, height, width]`, once everything else is drawn.
+    pub fn into_sampler_noise(self, sampler: Sampler, steps: &SigmaSteps, shape: [usize; 4]) -> Box<dyn NoiseSource> {
+        let generator = match (self.rule, sampler) {
+            (NoiseRule::Comfy, Sampler::Dpmpp2mSde) => {
+                let positive = || steps.sigmas().into_iter().filter(|&sigma| sigma > 0.0);
+                let (min, max) = (positive().fold(f64::INFINITY, f64::min), positive().fold(0.0, f64::max));
+                return Box::new(brownian::BrownianNoise::new(self.seed, shape, min, max));
+            }
+            (NoiseRule::Comfy, _) => TorchGenerator::new(self.seed.wrapping_add(1)),
+            (NoiseRule::Diffusers, _) => self.generator,
         };
-        IndependentNoise { generator, shape }
+        Box::new(IndependentNoise { generator, shape })
     }
 }
 
 /// Noise that is drawn anew for each step, whatever the noise levels.
 #[derive(Clone, Debug)]
-pub struct IndependentNoise {
+struct IndependentNoise {
     generator: TorchGenerator,
     shape: [usize; 4],
 }
@@ -74,13 +92,19 @@ fn draw(generator: &mut TorchGenerator, shape: [usize; 4]) -> Vec<f32> {
 mod tests {
     use super::*;
 
+    use crate::noise_config::NoiseConfig;
+
     const SHAPE: [usize; 4] = [1, 4, 2, 2];
+
+    fn steps() -> SigmaSteps {
+        SigmaSchedule::Karras.steps(&NoiseConfig::default(), Sampler::Euler, 5, 1.0).unwrap()
+    }
 
     #[test]
     fn comfy_draws_the_samplers_noise_from_the_next_seed() {
         let mut noise = SeededNoise::new(NoiseRule::Comfy, 7);
         let initial = noise.draw(SHAPE);
-        let next = noise.into_sampler_noise(SHAPE).next(1.0, 0.5);
+        let next = noise.into_sampler_noise(Sampler::EulerAncestral, &steps(), SHAPE).next(1.0, 0.5);
         assert_eq!(initial, SeededNoise::new(NoiseRule::Comfy, 7).draw(SHAPE));
         assert_eq!(next, SeededNoise::new(NoiseRule::Comfy, 8).draw(SHAPE));
     }
@@ -89,7 +113,7 @@ mod tests {
     fn diffusers_continues_the_sequence() {
         let mut noise = SeededNoise::new(NoiseRule::Diffusers, 7);
         let initial = noise.draw(SHAPE);
-        let mut sampler_noise = noise.into_sampler_noise(SHAPE);
+        let mut sampler_noise = noise.into_sampler_noise(Sampler::Dpmpp2mSde, &steps(), SHAPE);
         let mut generator = TorchGenerator::new(7);
         for drawn in [initial, sampler_noise.next(1.0, 0.5), sampler_noise.next(0.5, 0.0)] {
             assert_eq!(drawn, nchw_to_nhwc(&generator.randn(16), SHAPE));

@@ -2,7 +2,7 @@
 //!
 //! [`SigmaSchedule::steps`] turns a schedule's name, a step count and a strength into [`SigmaSteps`]. The names and the
 //! resulting sigmas are ComfyUI's, save for `model`, which is the spacing of the model's own `scheduler_config.json` as
-//! diffusers computes it for the class with the sampler's formulas (see [`model`](self)).
+//! diffusers computes it for the class with the sampler's formulas.
 //!
 //! **Strength** (image-to-image; ComfyUI calls it denoise) below 1 starts from a noised picture at a lower sigma. The
 //! two families mean different things by it, and each schedule follows its own:

@@ -1,6 +1,8 @@
-//! Noise against torch, bit by bit (`tools/reference/noise_goldens.py`).
+//! Noise against torch and torchsde, bit by bit (`tools/reference/noise_goldens.py`, `sampling_brownian.py`).
 
-use plimsoll_sampling::TorchGenerator;
+use plimsoll_sampling::{
+    NoiseLevel, NoiseRule, Sampler, SeededNoise, SigmaStep, SigmaSteps, TorchGenerator, nchw_to_nhwc,
+};
 use plimsoll_testkit::Golden;
 use serde_json::Value;
 
@@ -44,5 +46,36 @@ fn the_generators_output_is_torchs() {
         let expected = golden.i32(&format!("seed.{seed}.bits31")).values;
         let drawn: Vec<i32> = expected.iter().map(|_| (generator.next_u32() & 0x7fff_ffff) as i32).collect();
         assert_eq!(drawn, expected, "seed {seed}");
+    }
+}
+
+#[test]
+fn brownian_noise_has_torchsdes_bits() {
+    let golden = Golden::load("sampling_brownian");
+    let seeds: Value = serde_json::from_str(golden.metadata("seeds")).unwrap();
+    for (name, seed) in seeds.as_object().unwrap() {
+        let mut levels: Vec<NoiseLevel> = golden
+            .f32(&format!("{name}.sigmas"))
+            .values
+            .iter()
+            .map(|&sigma| NoiseLevel { sigma: f64::from(sigma), timestep: 0.0 })
+            .collect();
+        let expected = golden.f32(&format!("{name}.noise"));
+        let [step_count, batch, channels, height, width] = expected.dims();
+        let shape = [batch, channels, height, width];
+        assert_eq!(step_count, levels.len() - 1);
+        levels.push(NoiseLevel { sigma: 0.0, timestep: 0.0 });
+        let steps = SigmaSteps {
+            steps: levels.windows(2).map(|pair| SigmaStep { from: pair[0], to: pair[1] }).collect(),
+            noise_scale: 1.0,
+            noise_scale_on_image: 1.0,
+            final_scale: 1.0,
+        };
+        let noise = SeededNoise::new(NoiseRule::Comfy, seed.as_u64().unwrap());
+        let mut noise = noise.into_sampler_noise(Sampler::Dpmpp2mSde, &steps, shape);
+        let drawn: Vec<f32> =
+            steps.steps[..step_count].iter().flat_map(|step| noise.next(step.from.sigma, step.to.sigma)).collect();
+        let expected = nchw_to_nhwc(&expected.values, [step_count * batch, channels, height, width]);
+        assert_eq!(bits(&drawn), bits(&expected), "{name}");
     }
 }

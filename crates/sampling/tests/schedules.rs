@@ -12,6 +12,8 @@ use serde_json::Value;
 
 const F64_TOLERANCE: f64 = 1e-10;
 const DIFFUSERS_TOLERANCE: f64 = 2e-5;
+/// A single `1 - beta` of a beta of 1e-4 is off by up to 3e-8 in f32, and the sigma of timestep 0 by half of 3e-8 / 1e-4.
+const SMALL_BETA_TOLERANCE: f64 = 1.5e-4;
 
 fn config(entry: &Value) -> NoiseConfig {
     let keys =
@@ -116,5 +118,42 @@ fn predictions() {
                 assert!((denoised - expected).abs() < 1e-12 * sigma.max(1.0), "{prediction:?} at {sigma}");
             }
         }
+    }
+}
+
+/// The configs of real model folders, with the overrides that the end-to-end goldens were made with.
+#[test]
+fn model_schedules_of_the_end_to_end_goldens_are_diffusers() {
+    for case in entries(&golden_json("e2e")["cases"]) {
+        let model = case["model"].as_str().unwrap();
+        let parent = if model == "emoji64" { "assets" } else { "fixtures/models" };
+        let path = plimsoll_testkit::repository().join(parent).join(model).join("scheduler/scheduler_config.json");
+        let mut file: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let object = file.as_object_mut().unwrap();
+        object.extend(case["overrides"].as_object().unwrap().clone());
+        let class = case["scheduler"].as_str().or(object["_class_name"].as_str()).unwrap().to_owned();
+        let config = NoiseConfig::from_json(&file.to_string()).unwrap();
+        let sampler = Sampler::of_diffusers_class(&class).unwrap();
+        assert!(case["scheduler"].is_string() || config.sampler == Some(sampler));
+
+        let count = case["steps"].as_u64().unwrap() as usize;
+        let steps = SigmaSchedule::Model.steps(&config, sampler, count, 1.0).unwrap();
+        let name = case["name"].as_str().unwrap();
+        // That class lists each evaluation: twice every timestep but the first.
+        let evaluations =
+            |(idx, timestep): (usize, f64)| vec![timestep; if sampler == Sampler::Heun && idx > 0 { 2 } else { 1 }];
+        let timesteps: Vec<f64> = steps.timesteps().into_iter().enumerate().flat_map(evaluations).collect();
+        assert_relatively_close(name, &timesteps, &numbers(&case["timesteps"]), 1e-5);
+        if !case["sigmas"].is_null() && sampler != Sampler::Heun {
+            assert_relatively_close(name, &steps.sigmas(), &numbers(&case["sigmas"]), SMALL_BETA_TOLERANCE);
+        }
+        let noise_scale = match sampler {
+            Sampler::Ddim | Sampler::Lcm | Sampler::Dpmpp2m | Sampler::Dpmpp2mSde => {
+                steps.noise_scale * model_input_scale(steps.steps[0].from.sigma)
+            }
+            Sampler::Euler | Sampler::EulerAncestral | Sampler::Heun => steps.noise_scale,
+        };
+        let expected_noise_scale = case["init_noise_sigma"].as_f64().unwrap();
+        assert_relatively_close(name, &[noise_scale], &[expected_noise_scale], DIFFUSERS_TOLERANCE);
     }
 }

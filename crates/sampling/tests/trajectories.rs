@@ -108,7 +108,7 @@ fn the_model_schedule_reproduces_diffusers() {
         let parts = SamplerParts {
             math: &VecMath,
             denoiser: &mut denoiser,
-            noise: &mut noise.into_sampler_noise(shape),
+            noise: &mut *noise.into_sampler_noise(sampler, &steps, shape),
             observer: &mut |_| ControlFlow::Continue(()),
         };
         let latent = sample(sampler, &steps, x, parts).unwrap();

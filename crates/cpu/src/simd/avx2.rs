@@ -74,26 +74,6 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn min(self, a: __m256, b: __m256) -> __m256 {
-        registers!(_mm256_min_ps(a, b))
-    }
-
-    #[inline(always)]
-    fn abs(self, a: __m256) -> __m256 {
-        registers!(_mm256_andnot_ps(_mm256_set1_ps(-0.0), a))
-    }
-
-    #[inline(always)]
-    fn with_sign_of(self, magnitude: __m256, sign: __m256) -> __m256 {
-        registers!(_mm256_or_ps(magnitude, _mm256_and_ps(sign, _mm256_set1_ps(-0.0))))
-    }
-
-    #[inline(always)]
-    fn sqrt(self, a: __m256) -> __m256 {
-        registers!(_mm256_sqrt_ps(a))
-    }
-
-    #[inline(always)]
     fn select_less(self, a: __m256, b: __m256, then: __m256, otherwise: __m256) -> __m256 {
         registers!(_mm256_blendv_ps(otherwise, then, _mm256_cmp_ps::<_CMP_LT_OQ>(a, b)))
     }
@@ -108,24 +88,6 @@ impl Simd for Avx2 {
         registers!({
             let biased = _mm256_add_epi32(_mm256_cvtps_epi32(a), _mm256_set1_epi32(127));
             _mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased))
-        })
-    }
-
-    #[inline(always)]
-    fn reduce_add(self, a: __m256) -> f32 {
-        registers!({
-            let a = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
-            let a = _mm_add_ps(a, _mm_movehl_ps(a, a));
-            _mm_cvtss_f32(_mm_add_ss(a, _mm_movehdup_ps(a)))
-        })
-    }
-
-    #[inline(always)]
-    fn reduce_max(self, a: __m256) -> f32 {
-        registers!({
-            let a = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
-            let a = _mm_max_ps(a, _mm_movehl_ps(a, a));
-            _mm_cvtss_f32(_mm_max_ss(a, _mm_movehdup_ps(a)))
         })
     }
 

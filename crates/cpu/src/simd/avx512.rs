@@ -77,26 +77,6 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    fn min(self, a: __m512, b: __m512) -> __m512 {
-        registers!(_mm512_min_ps(a, b))
-    }
-
-    #[inline(always)]
-    fn abs(self, a: __m512) -> __m512 {
-        registers!(_mm512_andnot_ps(_mm512_set1_ps(-0.0), a))
-    }
-
-    #[inline(always)]
-    fn with_sign_of(self, magnitude: __m512, sign: __m512) -> __m512 {
-        registers!(_mm512_or_ps(magnitude, _mm512_and_ps(sign, _mm512_set1_ps(-0.0))))
-    }
-
-    #[inline(always)]
-    fn sqrt(self, a: __m512) -> __m512 {
-        registers!(_mm512_sqrt_ps(a))
-    }
-
-    #[inline(always)]
     fn select_less(self, a: __m512, b: __m512, then: __m512, otherwise: __m512) -> __m512 {
         registers!(_mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b), otherwise, then))
     }
@@ -111,26 +91,6 @@ impl Simd for Avx512 {
         registers!({
             let biased = _mm512_add_epi32(_mm512_cvtps_epi32(a), _mm512_set1_epi32(127));
             _mm512_castsi512_ps(_mm512_slli_epi32::<23>(biased))
-        })
-    }
-
-    #[inline(always)]
-    fn reduce_add(self, a: __m512) -> f32 {
-        registers!({
-            let a = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps::<1>(a));
-            let a = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
-            let a = _mm_add_ps(a, _mm_movehl_ps(a, a));
-            _mm_cvtss_f32(_mm_add_ss(a, _mm_movehdup_ps(a)))
-        })
-    }
-
-    #[inline(always)]
-    fn reduce_max(self, a: __m512) -> f32 {
-        registers!({
-            let a = _mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps::<1>(a));
-            let a = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
-            let a = _mm_max_ps(a, _mm_movehl_ps(a, a));
-            _mm_cvtss_f32(_mm_max_ss(a, _mm_movehdup_ps(a)))
         })
     }
 

@@ -6,9 +6,6 @@ use super::{MAX_LANES, Simd};
 
 /// f32 or bf16.
 pub(crate) trait Element: Copy + Send + Sync + 'static {
-    /// Zero.
-    const ZERO: Self;
-
     /// The nearest number of this format, ties to even.
     fn from_f32(value: f32) -> Self;
 
@@ -68,8 +65,6 @@ pub(crate) trait Element: Copy + Send + Sync + 'static {
 }
 
 impl Element for f32 {
-    const ZERO: Self = 0.0;
-
     #[inline(always)]
     fn from_f32(value: f32) -> Self {
         value
@@ -111,8 +106,6 @@ impl Element for f32 {
 }
 
 impl Element for bf16 {
-    const ZERO: Self = Self::ZERO;
-
     #[inline(always)]
     fn from_f32(value: f32) -> Self {
         Self::from_f32(value)

@@ -51,24 +51,12 @@ pub(crate) trait Simd: Copy + Send + Sync {
     fn fma(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// `if a > b { a } else { b }`: `b` if either is NaN.
     fn max(self, a: Self::V, b: Self::V) -> Self::V;
-    /// `if a < b { a } else { b }`: `b` if either is NaN.
-    fn min(self, a: Self::V, b: Self::V) -> Self::V;
-    /// `|a|`.
-    fn abs(self, a: Self::V) -> Self::V;
-    /// `magnitude` (not negative) with the sign of `sign`.
-    fn with_sign_of(self, magnitude: Self::V, sign: Self::V) -> Self::V;
-    /// The square root.
-    fn sqrt(self, a: Self::V) -> Self::V;
     /// `if a < b { then } else { otherwise }` per lane; `otherwise` if either is NaN.
     fn select_less(self, a: Self::V, b: Self::V, then: Self::V, otherwise: Self::V) -> Self::V;
     /// The nearest integer, ties to even, for `|a| < 2^22`.
     fn round(self, a: Self::V) -> Self::V;
     /// `2^a` for integral `a` in `-126..=127`; zero for -127, infinity for 128. Anything for other lanes.
     fn exp2_integral(self, a: Self::V) -> Self::V;
-    /// The sum of all lanes, by halves: lane `i` with lane `i + LANES / 2`, and so on.
-    fn reduce_add(self, a: Self::V) -> f32;
-    /// The largest lane, in the order of [`reduce_add`](Self::reduce_add).
-    fn reduce_max(self, a: Self::V) -> f32;
 
     /// Reads a vector.
     ///
@@ -119,22 +107,13 @@ pub(crate) trait Simd: Copy + Send + Sync {
         self.splat(0.0)
     }
 
-    /// `e^a`, within 2 units in the last place; 0 for -inf, inf for inf, NaN for NaN, gradual underflow.
+    /// `e^a` for `a <= 0`, within 2 units in the last place; NaN for NaN. Results below the smallest normal number
+    /// (about 1.2e-38) are zero.
     ///
-    /// Cephes' `expf`: `a = n ln 2 + r`, a polynomial for `e^r`, then two exact scalings that make `2^n`.
-    #[inline(always)]
-    fn exp(self, a: Self::V) -> Self::V {
-        // NaN is the second operand of `min` and `max`, which keep that one.
-        let a = self.max(self.splat(-104.0), self.min(self.splat(89.0), a));
-        let n = self.round(self.mul(a, self.splat(std::f32::consts::LOG2_E)));
-        let half = self.round(self.mul(n, self.splat(0.5)));
-        let y = exp_fraction(self, a, n);
-        self.mul(self.mul(y, self.exp2_integral(half)), self.exp2_integral(self.sub(n, half)))
-    }
-
-    /// `e^a` for `a <= 0` or NaN; results below the smallest normal number (about 1.2e-38) are zero.
+    /// Cephes' `expf`: `a = n ln 2 + r`, and a polynomial for `e^r`.
     #[inline(always)]
     fn exp_nonpositive(self, a: Self::V) -> Self::V {
+        // NaN is the second operand of `max`, which keeps that one.
         let a = self.max(self.splat(-88.0), a);
         let n = self.round(self.mul(a, self.splat(std::f32::consts::LOG2_E)));
         self.mul(exp_fraction(self, a, n), self.exp2_integral(n))

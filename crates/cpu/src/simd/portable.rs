@@ -64,26 +64,6 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    fn min(self, a: Self::V, b: Self::V) -> Self::V {
-        lanewise!(|a, b| if a < b { a } else { b })
-    }
-
-    #[inline(always)]
-    fn abs(self, a: Self::V) -> Self::V {
-        lanewise!(|a| f32::from_bits(a.to_bits() & 0x7fff_ffff))
-    }
-
-    #[inline(always)]
-    fn with_sign_of(self, magnitude: Self::V, sign: Self::V) -> Self::V {
-        lanewise!(|magnitude, sign| f32::from_bits(magnitude.to_bits() | (sign.to_bits() & 0x8000_0000)))
-    }
-
-    #[inline(always)]
-    fn sqrt(self, a: Self::V) -> Self::V {
-        lanewise!(|a| a.sqrt())
-    }
-
-    #[inline(always)]
     fn select_less(self, a: Self::V, b: Self::V, then: Self::V, otherwise: Self::V) -> Self::V {
         lanewise!(|a, b, then, otherwise| if a < b { then } else { otherwise })
     }
@@ -97,21 +77,6 @@ impl Simd for Portable {
     fn exp2_integral(self, a: Self::V) -> Self::V {
         // The sum's low bits hold the integer, and the shift drops all others.
         lanewise!(|a| f32::from_bits((a + (INTEGRAL + 127.0)).to_bits() << 23))
-    }
-
-    #[inline(always)]
-    fn reduce_add(self, a: Self::V) -> f32 {
-        let b = [a[0] + a[4], a[1] + a[5], a[2] + a[6], a[3] + a[7]];
-        (b[0] + b[2]) + (b[1] + b[3])
-    }
-
-    #[inline(always)]
-    fn reduce_max(self, a: Self::V) -> f32 {
-        let mut largest = a[0];
-        for value in &a[1..] {
-            largest = if *value > largest { *value } else { largest };
-        }
-        largest
     }
 
     #[inline(always)]

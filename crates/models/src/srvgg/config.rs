@@ -42,7 +42,7 @@ impl SrvggConfig {
             return Err(error("it has no 3x3 convolution `body.0.weight`".to_owned()));
         };
         let layers = (0..=LAYERS_MAX).take_while(|&layer| shape(layer).is_some()).count();
-        if layers > LAYERS_MAX || layers < 3 || layers % 2 == 0 {
+        if !(3..=LAYERS_MAX).contains(&layers) || layers % 2 == 0 {
             let reason = format!("`body` has {layers} layers, but it must have an odd number from 3 to {LAYERS_MAX}");
             return Err(error(reason));
         }

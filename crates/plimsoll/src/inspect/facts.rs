@@ -10,6 +10,8 @@ use plimsoll_weights::{StoredDType, StoredTensor, TensorIndex};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::failure::file_failure;
+
 /// The most bytes of a configuration that are read; real ones have a few thousand.
 const CONFIG_BYTES_MAX: u64 = 16 << 20;
 
@@ -65,7 +67,9 @@ pub(super) struct UnitFacts {
 /// Looks at a model folder, a component's folder, or a file; lists at most `unit_count_max` units of each component.
 pub(super) fn collect(path: &Path, unit_count_max: usize) -> anyhow::Result<ModelFacts> {
     let shown = path.display().to_string();
-    let is_folder = fs::metadata(path).context("there is nothing to inspect; check the path")?.is_dir();
+    let found = fs::metadata(path);
+    let found = found.map_err(|error| file_failure(path, "can't be inspected", &error, "check the path"))?;
+    let is_folder = found.is_dir();
     if is_folder && path.join("model_index.json").exists() {
         let index = json(&path.join("model_index.json"))?;
         let class = text_of(&index, "_class_name");
@@ -101,13 +105,12 @@ fn is_plain_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
 }
 
-fn listed(
-    folder: &Path,
-    name: String,
-    class: Option<String>,
-    unit_count_max: usize,
-) -> anyhow::Result<ComponentFacts> {
-    ensure!(folder.is_dir(), "`{}` is missing, which `model_index.json` lists; fetch the model again", folder.display());
+fn listed(folder: &Path, name: String, class: Option<String>, unit_count_max: usize) -> anyhow::Result<ComponentFacts> {
+    ensure!(
+        folder.is_dir(),
+        "`{}` is missing, which `model_index.json` lists; fetch the model again",
+        folder.display()
+    );
     // Tokenizers, schedulers and the like have no `config.json`, or no weights beside it.
     let has_weights = folder.join("config.json").exists() && holds_weights(folder)?;
     let weights =
