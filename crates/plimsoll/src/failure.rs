@@ -23,14 +23,22 @@ impl Failure {
         Self::Usage(what.to_string())
     }
 
-    /// What went wrong, with its causes, as one line whatever the causes hold.
+    /// What went wrong, with its causes, as one line that can't steer a terminal, whatever the causes hold.
     pub(crate) fn line(&self) -> String {
         let text = match self {
             Self::Usage(what) => what.clone(),
             Self::Failed(error) => with_causes(error),
             Self::Shown(_) => String::new(),
         };
-        text.split(['\n', '\r']).map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+        let lines = text.split(['\n', '\r']).map(str::trim).filter(|line| !line.is_empty());
+        let mut one = String::new();
+        for character in lines.collect::<Vec<_>>().join(" ").chars() {
+            match character.is_control() {
+                true => one.extend(character.escape_default()),
+                false => one.push(character),
+            }
+        }
+        one
     }
 
     pub(crate) fn exit_code(&self) -> ExitCode {
@@ -80,5 +88,31 @@ impl From<anyhow::Error> for Failure {
 impl From<plimsoll_pipeline::PipelineError> for Failure {
     fn from(error: plimsoll_pipeline::PipelineError) -> Self {
         if error.is_usage() { Self::usage(error) } else { Self::Failed(error.into()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn causes_are_told_once_and_on_one_line() {
+        let error = io::Error::other("bad\nthing \u{1b}[31m");
+        let error = Err::<(), _>(error).context("told already: bad\nthing \u{1b}[31m").context("above").unwrap_err();
+        assert_eq!(Failure::from(error).line(), r"above: told already: bad thing \u{1b}[31m");
+    }
+
+    #[test]
+    fn files_are_named_with_a_reason_and_advice() {
+        let line = |kind: ErrorKind| {
+            file_failure(Path::new("a.png"), "can't be read", &kind.into(), "check --image").to_string()
+        };
+        assert_eq!(line(ErrorKind::NotFound), "`a.png` can't be read: no such file or folder; check --image");
+        assert_eq!(line(ErrorKind::PermissionDenied), "`a.png` can't be read: permission denied; check --image");
+        let unnamed = io::Error::other("the cable is out");
+        let unnamed = file_failure(Path::new("a.png"), "can't be read", &unnamed, "check --image").to_string();
+        assert_eq!(unnamed, "`a.png` can't be read: the cable is out; check --image");
     }
 }

@@ -6,6 +6,31 @@ use crate::{Component, UnitId};
 
 /// The right to read one unit's weights in work enqueued on one queue. Ends on drop, which records the event after
 /// which the memory may be used for something else.
+///
+/// What is read through it can't outlive it:
+///
+/// ```compile_fail,E0505
+/// # use plimsoll_residency::{Component, UnitId};
+/// # use plimsoll_device::{Buffer, Queue};
+/// fn read_after_drop(component: &Component, queue: &dyn Queue) -> usize {
+///     let lease = component.lease(UnitId(0), queue).unwrap();
+///     let weights: &Buffer = lease.buffer();
+///     drop(lease);
+///     weights.size().to_usize()
+/// }
+/// ```
+///
+/// nor can it outlive its component:
+///
+/// ```compile_fail,E0505
+/// # use plimsoll_residency::{Component, UnitId};
+/// # use plimsoll_device::Queue;
+/// fn use_after_unload(component: Component, queue: &dyn Queue) -> usize {
+///     let lease = component.lease(UnitId(0), queue).unwrap();
+///     drop(component);
+///     lease.buffer().size().to_usize()
+/// }
+/// ```
 pub struct Lease<'a> {
     component: &'a Component,
     queue: &'a dyn Queue,

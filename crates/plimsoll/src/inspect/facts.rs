@@ -111,22 +111,11 @@ fn listed(folder: &Path, name: String, class: Option<String>, unit_count_max: us
         "`{}` is missing, which `model_index.json` lists; fetch the model again",
         folder.display()
     );
-    // Tokenizers, schedulers and the like have no `config.json`, or no weights beside it.
-    let has_weights = folder.join("config.json").exists() && holds_weights(folder)?;
+    // Networks have a `config.json`; tokenizers, schedulers and the like have files of other names.
+    let has_weights = folder.join("config.json").exists();
     let weights =
         has_weights.then(|| TensorIndex::open(folder).map(|index| weight_facts(&index, unit_count_max))).transpose()?;
     Ok(ComponentFacts { name, class, weights })
-}
-
-fn holds_weights(folder: &Path) -> anyhow::Result<bool> {
-    for entry in fs::read_dir(folder)? {
-        let name = entry?.file_name();
-        let name = name.to_string_lossy();
-        if [".safetensors", ".safetensors.index.json", ".bin", ".ckpt", ".pt"].iter().any(|end| name.ends_with(end)) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 fn weight_facts(index: &TensorIndex, unit_count_max: usize) -> WeightFacts {

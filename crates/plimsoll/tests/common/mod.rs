@@ -9,32 +9,32 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// An empty folder, and the program in it.
-pub struct Bench {
+pub(crate) struct Bench {
     folder: TempDir,
 }
 
 /// What a run of the program gave.
-pub struct Outcome {
-    pub code: i32,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Outcome {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Bench {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap() }
     }
 
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder().join(name)
     }
 
     /// Runs the program in the folder.
-    pub fn run(&self, args: &[&str]) -> Outcome {
+    pub(crate) fn run(&self, args: &[&str]) -> Outcome {
         let command = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
             .args(args)
             .current_dir(self.folder())
@@ -49,7 +49,7 @@ impl Bench {
     }
 
     /// Runs `generate` with a few steps at one thread; it must succeed.
-    pub fn generate(&self, args: &[&str]) -> Outcome {
+    pub(crate) fn generate(&self, args: &[&str]) -> Outcome {
         let args: Vec<&str> = ["generate", "red heart", "--steps", "2", "--seed", "42", "--threads", "1"]
             .into_iter()
             .chain(args.iter().copied())
@@ -60,7 +60,7 @@ impl Bench {
     }
 
     /// The names in the folder, sorted.
-    pub fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.folder()).unwrap();
         let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
@@ -69,22 +69,22 @@ impl Bench {
 }
 
 impl Outcome {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         assert_eq!(self.stdout.lines().count(), 1, "{}", self.stdout);
         serde_json::from_str(&self.stdout).unwrap()
     }
 }
 
 /// Pixels and text chunks of a PNG.
-pub struct Png {
-    pub width: u32,
-    pub height: u32,
-    pub rgb: Vec<u8>,
-    pub text: Vec<(String, String)>,
+pub(crate) struct Png {
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) rgb: Vec<u8>,
+    pub(crate) text: Vec<(String, String)>,
 }
 
 impl Png {
-    pub fn read(path: &Path) -> Self {
+    pub(crate) fn read(path: &Path) -> Self {
         let decoder = png::Decoder::new(std::io::Cursor::new(fs::read(path).unwrap()));
         let mut reader = decoder.read_info().unwrap();
         let mut rgb = vec![0; reader.output_buffer_size().unwrap()];
@@ -97,12 +97,12 @@ impl Png {
         Self { width: frame.width, height: frame.height, rgb, text }
     }
 
-    pub fn chunk(&self, keyword: &str) -> &str {
+    pub(crate) fn chunk(&self, keyword: &str) -> &str {
         &self.text.iter().find(|(name, _)| name == keyword).unwrap_or_else(|| panic!("no chunk {keyword}")).1
     }
 }
 
 /// The repository's folder.
-pub fn repository() -> PathBuf {
+pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
