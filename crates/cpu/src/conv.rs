@@ -10,6 +10,7 @@ use crate::gemm::{LeftRows, multiply, multiply_scratch_len};
 use crate::isa::Isa;
 use crate::micro::ZERO_ROW;
 use crate::numbers::{Numbers, NumbersMut};
+use crate::rows::nearest_source;
 
 /// Convolution; `x` is `[batch, height, width, in_channels]`, `w` packed, `y` `[batch, out height, out width,
 /// out_channels]`, all of one dtype; `scratch` has [`conv2d_scratch_len`] numbers.
@@ -59,7 +60,7 @@ impl<'a> PixelRows<'a> {
         if shape.resized[axis] == shape.input[axis] {
             return Some(resized);
         }
-        Some(resized * shape.input[axis] / shape.resized[axis])
+        Some(nearest_source(resized, shape.input[axis], shape.resized[axis]))
     }
 }
 

@@ -131,8 +131,8 @@ pub(crate) fn conv2d(shape: &ConvShape, x: &[f32], w: &[f32], bias: Option<&[f32
                             if sy < 0 || sx < 0 || sy >= seen_height || sx >= seen_width {
                                 continue;
                             }
-                            let sy = sy as usize * height / shape.resized[0];
-                            let sx = sx as usize * width / shape.resized[1];
+                            let sy = nearest(sy as usize, height, shape.resized[0]);
+                            let sx = nearest(sx as usize, width, shape.resized[1]);
                             for c in 0..shape.in_channels {
                                 let a = x[((image * height + sy) * width + sx) * shape.in_channels + c];
                                 let b = w[((out * shape.in_channels + c) * kernel_height + ky) * kernel_width + kx];
@@ -180,4 +180,10 @@ pub(crate) fn attention(shape: &AttentionShape, q: &[f32], k: &[f32], v: &[f32])
         }
     }
     results
+}
+
+/// torch's rule for `interpolate(mode="nearest")`: `aten/src/ATen/native/UpSample.h`, `nearest_idx`, whose scale is f32.
+fn nearest(idx: usize, input: usize, output: usize) -> usize {
+    let scale = input as f32 / output as f32;
+    ((idx as f32 * scale).floor() as usize).min(input - 1)
 }

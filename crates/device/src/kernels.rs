@@ -40,7 +40,8 @@ pub struct MatmulShape {
 /// A two-dimensional convolution over `[batch, height, width, in_channels]`.
 ///
 /// The input may be resized (nearest) to `resized` before the convolution without being stored in that size: source
-/// row = `floor(row * height / resized height)`, as torch's `interpolate(mode="nearest")`.
+/// row = `floor(row * (height / resized height))` in f32, at most `height - 1`, as torch's
+/// `interpolate(mode="nearest")`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvShape {
     /// Images.

@@ -164,7 +164,7 @@ impl Tokenizer {
     }
 
     /// The ids of `text`: a begin token, as much of the text as fits, an end token, and pad tokens up to
-    /// [`length`](Self::length). Takes time linear in the text's length.
+    /// [`length`](Self::length). Takes time about linear in the text's length.
     ///
     /// # Errors
     /// [`EncodeError`], which no text should cause.

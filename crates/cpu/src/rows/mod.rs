@@ -26,7 +26,7 @@ pub(crate) use elementwise::{add, add_per_batch, combine, prelu};
 pub(crate) use gather::{concat, gather};
 pub(crate) use group_norm::{group_norm, group_norm_scratch_len};
 pub(crate) use layer_norm::layer_norm;
-pub(crate) use resize::{pixel_shuffle, resize_nearest};
+pub(crate) use resize::{nearest_source, pixel_shuffle, resize_nearest};
 
 #[cfg(test)]
 mod tests;

@@ -103,13 +103,13 @@ fn special_tokens_come_from_the_file_that_transformers_believes() {
 }
 
 #[test]
-fn a_prompt_of_a_megabyte_is_encoded_in_seconds() {
+fn a_prompt_of_a_megabyte_is_truncated_like_any_other() {
     let tokenizer = open(&read_folder(&repository().join("assets/emoji64/tokenizer")), ANY).unwrap();
-    let started = std::time::Instant::now();
-    for text in ["a".repeat(1 << 20), "red heart, ".repeat(100_000), " ".repeat(1 << 20), "\u{1f355}".repeat(1 << 18)] {
-        assert_eq!(tokenizer.encode(&text).unwrap().len(), 77);
-    }
-    assert!(started.elapsed().as_secs() < 60, "{:?}", started.elapsed());
+    let long = |part: &str| tokenizer.encode(&part.repeat((1 << 20) / part.len())).unwrap();
+    assert_eq!(long("red heart, "), tokenizer.encode(&"red heart, ".repeat(100)).unwrap());
+    assert_eq!(long("\u{1f355}"), tokenizer.encode(&"\u{1f355}".repeat(300)).unwrap());
+    assert_eq!(long(" "), tokenizer.encode("").unwrap());
+    assert_eq!(long("a").len(), 77);
 }
 
 /// A small folder that works, with one file replaced (or removed).

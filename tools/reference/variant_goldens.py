@@ -1,23 +1,15 @@
-"""Makes unet_variants.safetensors: tiny UNets with the config values that no published model of fixtures/models has.
+"""Makes fixtures/goldens/unet_variants.safetensors: tiny UNets with config values that no model of fixtures/models has.
 
-Usage: make.py, with the packages of tools/reference (torch 2.10.0, diffusers 0.42.1). Never run by tests.
-
-For each variant: `NAME.model.*` (weights, in f16), `NAME.sample`, `.timestep`, `.encoder_hidden_states`, `.out`; the config is
-in the metadata as `NAME.config`.
+For each variant of `VARIANTS`: `NAME.model.*` (weights, in f16), `NAME.sample`, `.timestep`, `.encoder_hidden_states`,
+`.out` (computed in f32); the config is in the metadata as `NAME.config`.
 """
 
 import json
-import sys
-from pathlib import Path
-
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[3] / "tools" / "reference"))
 
 import torch
-from common import normal, sort_metadata, versions
-from safetensors.torch import save_file
-
 from diffusers import UNet2DConditionModel
+
+from common import GOLDENS, normal, quiet, save_tensors
 
 COMMON = dict(block_out_channels=[8, 12], norm_num_groups=4, cross_attention_dim=10, attention_head_dim=2)
 CROSS = dict(
@@ -41,6 +33,7 @@ VARIANTS = {
 
 
 def main():
+    quiet()
     tensors, configs = {}, {}
     for name, options in VARIANTS.items():
         unet = UNet2DConditionModel(**options).eval()
@@ -50,16 +43,11 @@ def main():
             parameter.data.copy_(normal(f"{name}/{key}", *shape, scale=scale, shift=shift).half())
         sample = normal(f"{name}/sample", 2, unet.config.in_channels, 7, 6)
         timestep, context = torch.tensor([500.5, 3.0]), normal(f"{name}/context", 2, 5, 10)
-        out = unet(sample, timestep, context).sample
         tensors |= {f"{name}.model.{key}": value.half() for key, value in unet.state_dict().items()}
         tensors |= {f"{name}.sample": sample, f"{name}.timestep": timestep, f"{name}.encoder_hidden_states": context}
-        tensors[f"{name}.out"] = out
+        tensors[f"{name}.out"] = unet(sample, timestep, context).sample
         configs[f"{name}.config"] = json.dumps({key: value for key, value in unet.config.items() if key[0] != "_"})
-    path = HERE / "unet_variants.safetensors"
-    provenance = {"script": "crates/models/tests/variants/make.py", "versions": versions()}
-    ordered = {name: tensors[name].detach().contiguous() for name in sorted(tensors)}
-    save_file(ordered, path, metadata=provenance | configs)
-    sort_metadata(path)
+    save_tensors(GOLDENS / "unet_variants.safetensors", tensors, __file__, **configs)
 
 
 if __name__ == "__main__":
