@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::{Loaded, MODELS, STREAMED, Weights, channels_last, config, has_part, index, part};
+use common::{Loaded, MODELS, STREAMED, Weights, config, has_part, index, part};
 use plimsoll_device::DType;
 use plimsoll_models::clip::{ClipConfig, ClipTextEncoder, TextEncoding, TextRequest};
 use plimsoll_models::srvgg::{Srvgg, SrvggConfig};
@@ -63,7 +63,7 @@ fn unets_equal_the_reference_at_every_stage() {
         let config = UnetConfig::parse(&config(model, "unet")).unwrap();
         assert_eq!(seen.len(), 4 + 2 * config.down_blocks.len(), "{model}");
         for (name, numbers) in seen {
-            assert_close(&format!("{model} {name}"), &numbers, &channels_last(&golden, &name).0, TOLERANCE);
+            assert_close(&format!("{model} {name}"), &numbers, &golden.f32(&name).channels_last().values, TOLERANCE);
         }
     }
 }
@@ -90,7 +90,7 @@ fn a_unet_in_bf16_is_near_the_reference() {
         let golden = Golden::load(model);
         let seen = run_unet(&load_unet(model, DType::BF16, Weights::Resident), &golden);
         let (_, out) = seen.last().unwrap();
-        let relative = relative_error(out, &channels_last(&golden, "unet.out").0);
+        let relative = relative_error(out, &golden.f32("unet.out").channels_last().values);
         assert!(relative < 0.04, "{model}: {relative}");
         assert!(relative > 1e-5, "{model}: {relative} is no error of bf16; was it computed in f32?");
     }
@@ -251,10 +251,10 @@ fn autoencoders_equal_the_reference() {
         for prefix in ["vae", "vae.odd"] {
             let moments = encode_images(model, Weights::Resident, &golden, prefix);
             let name = format!("{prefix}.moments");
-            assert_close(&format!("{model} {name}"), &moments, &channels_last(&golden, &name).0, TOLERANCE);
+            assert_close(&format!("{model} {name}"), &moments, &golden.f32(&name).channels_last().values, TOLERANCE);
             let decoded = decode_latents(model, Weights::Resident, &golden, prefix);
             let name = format!("{prefix}.decoded");
-            assert_close(&format!("{model} {name}"), &decoded, &channels_last(&golden, &name).0, TOLERANCE);
+            assert_close(&format!("{model} {name}"), &decoded, &golden.f32(&name).channels_last().values, TOLERANCE);
         }
     }
 }
@@ -286,7 +286,7 @@ fn the_upscaler_equals_the_reference_resident_and_streamed() {
             loaded.download(&loaded.model.forward(&loaded.run(), &images).unwrap())
         };
         let out = upscale(&resident);
-        assert_close(case, &out, &channels_last(&golden, &format!("{case}.out")).0, TOLERANCE);
+        assert_close(case, &out, &golden.f32(&format!("{case}.out")).channels_last().values, TOLERANCE);
         assert!(upscale(&streamed) == out, "{case}");
     }
 }

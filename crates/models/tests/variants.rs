@@ -1,73 +1,39 @@
-//! UNets with config values that no published model of the fixtures has, against diffusers 0.42.1 on torch 2.10.0
-//! (tests/variants/make.py). Tolerance as in `goldens.rs`.
+//! UNets with config values that no model of the fixtures has, against diffusers 0.42.1 on torch 2.10.0
+//! (tools/reference/variant_goldens.py). Tolerance as in `goldens.rs`.
 
 mod common;
 
 use common::{Loaded, Weights};
 use plimsoll_device::DType;
 use plimsoll_models::unet::{Unet, UnetConfig, UnetInput};
-use plimsoll_testkit::{assert_close, nchw_to_nhwc, read_f32};
-use plimsoll_weights::{TensorFile, TensorIndex};
+use plimsoll_testkit::{Golden, assert_close};
 
 const TOLERANCE: f32 = 2e-4;
 
-/// What the golden file has for one variant.
-struct Variant {
-    name: &'static str,
-    file: TensorFile,
-    tensors: TensorIndex,
+fn run(golden: &Golden, variant: &str, weights: Weights) -> Vec<f32> {
+    let prefix = format!("{variant}.model.");
+    let config = UnetConfig::parse(golden.metadata(&format!("{variant}.config"))).unwrap();
+    let loaded = Loaded::new(
+        golden.index(),
+        DType::F32,
+        weights,
+        |b| Unet::build(&b.sub(variant).sub("model"), &config),
+        |name| !name.starts_with(&prefix),
+    );
+    let sample = loaded.upload_golden(golden, &format!("{variant}.sample"));
+    let context = loaded.upload_golden(golden, &format!("{variant}.encoder_hidden_states"));
+    let timesteps = golden.f32(&format!("{variant}.timestep")).values;
+    let input = UnetInput { sample: &sample, timesteps: &timesteps, encoder_hidden_states: &context, added: None };
+    let out = loaded.model.forward(&loaded.run(), &input).unwrap();
+    loaded.download(&out)
 }
 
-impl Variant {
-    fn open(name: &'static str) -> Self {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/variants/unet_variants.safetensors");
-        let file = TensorFile::open(path).unwrap();
-        let tensors = TensorIndex::from_file(&file);
-        Self { name, file, tensors }
-    }
-
-    fn config(&self) -> UnetConfig {
-        UnetConfig::parse(&self.file.header().metadata()[&format!("{}.config", self.name)]).unwrap()
-    }
-
-    /// Numbers and shape; an image's in channels-last layout.
-    fn tensor(&self, name: &str) -> (Vec<f32>, Vec<usize>) {
-        let tensor = self.tensors.get(&format!("{}.{name}", self.name)).unwrap();
-        let values = read_f32(tensor);
-        match *tensor.shape.as_slice() {
-            [b, c, h, w] => (nchw_to_nhwc(&values, [b, c, h, w]), vec![b, h, w, c]),
-            _ => (values, tensor.shape.clone()),
-        }
-    }
-
-    fn run(&self, weights: Weights) -> Vec<f32> {
-        let prefix = format!("{}.model.", self.name);
-        let config = self.config();
-        let loaded = Loaded::new(
-            &self.tensors,
-            DType::F32,
-            weights,
-            |b| Unet::build(&b.sub(self.name).sub("model"), &config),
-            |name| !name.starts_with(&prefix),
-        );
-        let upload = |name| {
-            let (values, shape) = self.tensor(name);
-            loaded.upload(&values, &shape)
-        };
-        let (sample, context) = (upload("sample"), upload("encoder_hidden_states"));
-        let timesteps = self.tensor("timestep").0;
-        let input = UnetInput { sample: &sample, timesteps: &timesteps, encoder_hidden_states: &context, added: None };
-        let out = loaded.model.forward(&loaded.run(), &input).unwrap();
-        assert_eq!(out.shape(), self.tensor("out").1);
-        loaded.download(&out)
-    }
-}
-
-fn check(name: &'static str) {
-    let variant = Variant::open(name);
-    let out = variant.run(Weights::Resident);
-    assert_close(name, &out, &variant.tensor("out").0, TOLERANCE);
-    assert!(variant.run(Weights::Streamed(1)) == out, "{name}, streamed");
+fn check(variant: &str) {
+    let golden = Golden::load("unet_variants");
+    let out = run(&golden, variant, Weights::Resident);
+    let expected = golden.f32(&format!("{variant}.out")).channels_last();
+    assert_close(variant, &out, &expected.values, TOLERANCE);
+    assert!(run(&golden, variant, Weights::Streamed(1)) == out, "{variant}, streamed");
 }
 
 #[test]

@@ -29,11 +29,21 @@ pub enum PipelineError {
         source: ConfigError,
     },
     /// `model_index.json` describes no pipeline that is known here.
-    #[error("`model_index.json`: {0}")]
-    ModelIndex(String),
+    #[error("`{file}`: {reason}")]
+    ModelIndex {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// `scheduler_config.json` can't be used.
-    #[error("`scheduler/scheduler_config.json`: {0}")]
-    Noise(#[from] NoiseConfigError),
+    #[error("`{file}`: {source}")]
+    Noise {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        source: NoiseConfigError,
+    },
     /// The tokenizer's files can't be used.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),

@@ -27,6 +27,8 @@ impl Family {
 #[derive(Debug)]
 pub(crate) struct ModelIndex {
     pub(crate) family: Family,
+    /// `_guidance_scale`, a key of ours that diffusers ignores: the guidance to draw with when none is asked for.
+    pub(crate) guidance: Option<f64>,
 }
 
 /// The pipelines that are known, by their class in diffusers.
@@ -84,7 +86,11 @@ impl ModelIndex {
                 return Err(format!("`{class}` needs the part `{part}`, which it does not name"));
             }
         }
-        Ok(Self { family })
+        let guidance = match object.get("_guidance_scale") {
+            None => None,
+            Some(value) => Some(value.as_f64().ok_or("`_guidance_scale` must be a number")?),
+        };
+        Ok(Self { family, guidance })
     }
 }
 
@@ -100,17 +106,20 @@ mod tests {
     use super::*;
 
     fn check(json: &str, expected: Expect) {
-        expected.assert_eq(&ModelIndex::parse(json).map_or_else(|error| error, |index| format!("{:?}", index.family)));
+        expected.assert_eq(
+            &ModelIndex::parse(json)
+                .map_or_else(|error| error, |index| format!("{:?} {:?}", index.family, index.guidance)),
+        );
     }
 
     #[test]
     fn knows_the_families() {
         let sd = r#"{"_class_name": "StableDiffusionPipeline", "text_encoder": ["transformers", "CLIPTextModel"],
-                     "safety_checker": [null, null], "image_encoder": [null, null]}"#;
-        check(sd, expect!["StableDiffusion"]);
+                     "safety_checker": [null, null], "image_encoder": [null, null], "_guidance_scale": 4}"#;
+        check(sd, expect!["StableDiffusion Some(4.0)"]);
         let xl = r#"{"_class_name": "StableDiffusionXLPipeline", "text_encoder": ["t", "C"],
                      "text_encoder_2": ["t", "C"], "force_zeros_for_empty_prompt": false}"#;
-        check(xl, expect!["StableDiffusionXl { zeros_for_empty_prompt: false }"]);
+        check(xl, expect!["StableDiffusionXl { zeros_for_empty_prompt: false } None"]);
     }
 
     #[test]

@@ -32,9 +32,9 @@ pub struct PipelineOptions {
 pub struct Defaults {
     /// Denoise steps.
     pub steps: usize,
-    /// Classifier-free guidance.
+    /// Classifier-free guidance: the `_guidance_scale` of `model_index.json`, or else what diffusers' pipelines have.
     pub guidance: f64,
-    /// The sampler with the formulas of the model's own scheduler class.
+    /// The sampler with the formulas of the model's own scheduler class; `euler` for a class that none is like.
     pub sampler: Sampler,
     /// The model's own spacing.
     pub schedule: SigmaSchedule,
@@ -57,7 +57,8 @@ pub struct Pipeline {
     pub(crate) noise: NoiseConfig,
     vae_tensors: TensorIndex,
     name: String,
-    sampler: Sampler,
+    /// What the model's makers recommend.
+    guidance: Option<f64>,
 }
 
 /// A text encoder with its tokenizer.
@@ -85,7 +86,8 @@ impl Pipeline {
         if options.dtype == DType::F16 {
             return Err(PipelineError::Request("the dtype f16 occurs in files only; use f32 or bf16".to_owned()));
         }
-        let index = ModelIndex::parse(&source.text("model_index.json")?).map_err(PipelineError::ModelIndex)?;
+        let index = ModelIndex::parse(&source.text("model_index.json")?)
+            .map_err(|reason| PipelineError::ModelIndex { file: source.path_of("model_index.json"), reason })?;
         let opener = Opener { source, device: &device, dtype: options.dtype };
         let texts = (0..index.family.text_encoder_count())
             .map(|idx| opener.text_encoder(idx))
@@ -97,15 +99,15 @@ impl Pipeline {
         let vae_tensors = source.tensors("vae")?.renamed(vae_attention_name)?;
         let vae =
             opener.component("vae", vae_tensors.clone(), VaeDecoder::ignores, |b| VaeDecoder::build(b, &vae_config))?;
-        let scheduler = source.text("scheduler/scheduler_config.json")?;
-        let noise = NoiseConfig::from_json(&scheduler)?;
-        let sampler = own_sampler(&scheduler);
+        let scheduler = "scheduler/scheduler_config.json";
+        let noise = NoiseConfig::from_json(&source.text(scheduler)?)
+            .map_err(|error| PipelineError::Noise { file: source.path_of(scheduler), source: error })?;
         let name = source.name();
-        let family = index.family;
         let pipeline = Self {
             device,
             options,
-            family,
+            family: index.family,
+            guidance: index.guidance,
             texts,
             unet,
             unet_config,
@@ -114,7 +116,6 @@ impl Pipeline {
             noise,
             vae_tensors,
             name,
-            sampler,
         };
         pipeline.check_parts()?;
         Ok(pipeline)
@@ -139,14 +140,16 @@ impl Pipeline {
     pub fn defaults(&self) -> Defaults {
         let [height, width] = self.unet_config.sample_size.unwrap_or([64, 64]);
         let factor = self.pixel_factor();
-        let steps = if self.sampler == Sampler::Lcm { 4 } else { 20 };
-        let guidance = match self.family {
-            _ if self.sampler == Sampler::Lcm => 1.0,
+        let sampler = self.noise.sampler.unwrap_or(Sampler::Euler);
+        let is_distilled = sampler == Sampler::Lcm;
+        let steps = if is_distilled { 4 } else { 20 };
+        let guidance = self.guidance.unwrap_or(match self.family {
+            _ if is_distilled => 1.0,
             Family::StableDiffusion => 7.5,
             Family::StableDiffusionXl { .. } => 5.0,
-        };
+        });
         let (width, height) = (width * factor, height * factor);
-        Defaults { steps, guidance, sampler: self.sampler, schedule: SigmaSchedule::Model, width, height }
+        Defaults { steps, guidance, sampler, schedule: SigmaSchedule::Model, width, height }
     }
 
     /// The encoding half of the autoencoder, which only image to image needs.
@@ -207,7 +210,7 @@ struct Opener<'a> {
 impl Opener<'_> {
     fn config<C>(&self, file: &str, parse: impl Fn(&str) -> Result<C, ConfigError>) -> Result<C, PipelineError> {
         let text = self.source.text(file)?;
-        parse(&text).map_err(|source| PipelineError::Config { file: file.to_owned(), source })
+        parse(&text).map_err(|source| PipelineError::Config { file: self.source.path_of(file), source })
     }
 
     fn component<M>(
@@ -242,11 +245,4 @@ impl Opener<'_> {
         let files: Vec<(&str, &[u8])> = files.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
         Ok(Tokenizer::new(folder, &files, limits)?)
     }
-}
-
-/// The sampler with the formulas of the model's own scheduler class; `euler` for a class that none is like.
-fn own_sampler(scheduler_config: &str) -> Sampler {
-    let config: serde_json::Value = serde_json::from_str(scheduler_config).unwrap_or_default();
-    let class = config["_class_name"].as_str().unwrap_or_default();
-    Sampler::of_diffusers_class(class).unwrap_or(Sampler::Euler)
 }

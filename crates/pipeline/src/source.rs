@@ -25,13 +25,16 @@ pub enum ModelSource {
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// There is no model here. Name a folder that has a `model_index.json`, as diffusers writes it.
-    #[error("`{path}` is not a model folder: it has no `model_index.json`")]
+    #[error(
+        "`{path}` is no model folder: it has no `model_index.json`; name a folder in diffusers' layout, with `unet`, \
+         `vae`, `text_encoder`, `tokenizer` and `scheduler` beside that file"
+    )]
     NotAModel {
         /// The folder.
         path: String,
     },
     /// A file is missing. Fetch the model again.
-    #[error("the model has no `{file}`: {reason}")]
+    #[error("`{file}` of the model can't be read: {reason}; fetch the model again")]
     Missing {
         /// The file.
         file: String,
@@ -66,6 +69,14 @@ impl ModelSource {
                 full.file_name().unwrap_or(full.as_os_str()).to_string_lossy().into_owned()
             }
             Self::Embedded { name, .. } => (*name).to_owned(),
+        }
+    }
+
+    /// Where a file is, for messages.
+    pub fn path_of(&self, file: &str) -> String {
+        match self {
+            Self::Folder(folder) => folder.join(file).display().to_string(),
+            Self::Embedded { name, .. } => format!("{name}/{file}"),
         }
     }
 
@@ -106,9 +117,9 @@ impl ModelSource {
             Self::Folder(path) if file == "model_index.json" => {
                 SourceError::NotAModel { path: path.display().to_string() }
             }
-            _ => SourceError::Missing { file: file.to_owned(), reason: "no such file".to_owned() },
+            _ => SourceError::Missing { file: self.path_of(file), reason: "no such file".to_owned() },
         })?;
-        String::from_utf8(bytes).map_err(|_| SourceError::NotText { file: file.to_owned() })
+        String::from_utf8(bytes).map_err(|_| SourceError::NotText { file: self.path_of(file) })
     }
 
     /// The tensors of a component: headers only.

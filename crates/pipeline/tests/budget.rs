@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use common::{device, opened};
 use plimsoll_device::{ByteCount, Device};
@@ -27,7 +27,7 @@ fn request() -> Request {
 }
 
 /// Draws on a device of its own; the device's peak, and the picture or why there is none.
-fn draw(folder: &PathBuf, budget: ByteCount, streams: usize) -> (ByteCount, Result<Generated, PipelineError>) {
+fn draw(folder: &Path, budget: ByteCount, streams: usize) -> (ByteCount, Result<Generated, PipelineError>) {
     let device = device(budget);
     let pipeline = opened(folder, device.clone(), streams);
     let drawn = pipeline.generate(&request(), None, &mut Silent);
@@ -36,7 +36,7 @@ fn draw(folder: &PathBuf, budget: ByteCount, streams: usize) -> (ByteCount, Resu
 }
 
 /// The smallest budget that a run is not refused with, found by believing each refusal's `needed`.
-fn smallest_budget(folder: &PathBuf, streams: usize) -> ByteCount {
+fn smallest_budget(folder: &Path, streams: usize) -> ByteCount {
     let mut budget = ByteCount(1);
     loop {
         let (peak, drawn) = draw(folder, budget, streams);
@@ -53,7 +53,7 @@ fn smallest_budget(folder: &PathBuf, streams: usize) -> ByteCount {
 }
 
 #[track_caller]
-fn check_all_budgets(folder: &PathBuf) {
+fn check_all_budgets(folder: &Path) {
     let (unlimited_peak, reference) = draw(folder, ByteCount::MAX, 0);
     let reference = reference.unwrap();
     for streams in [0, 1, 3] {

@@ -113,7 +113,9 @@ impl NoiseConfig {
     /// # Errors
     /// [`NoiseConfigError`] if it can't be read, or asks for something not supported.
     pub fn from_json(json: &str) -> Result<Self, NoiseConfigError> {
-        let file: file::ConfigFile = serde_json::from_str(json)?;
+        // From a list, serde would fill the fields in their order.
+        let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json)?;
+        let file: file::ConfigFile = serde_json::from_value(object.into())?;
         let config = file.check()?;
         config.table()?;
         Ok(config)
@@ -197,6 +199,7 @@ mod tests {
     fn names_what_it_cannot_follow() {
         for (json, expected) in [
             ("{", "can't be read"),
+            ("[]", "invalid type: sequence, expected a map"),
             (
                 r#"{"beta_shedule": "linear"}"#,
                 "unknown field `beta_shedule`, expected one of `_class_name`, `num_train_timesteps`",

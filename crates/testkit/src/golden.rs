@@ -2,7 +2,7 @@
 
 use plimsoll_weights::{StoredDType, StoredTensor, TensorFile, TensorIndex};
 
-use crate::fixture;
+use crate::{fixture, nchw_to_nhwc};
 
 /// The tensors of one file of `fixtures/goldens`. They are in torch's layout: images are
 /// `[batch, channels, height, width]`; see [`nchw_to_nhwc`](crate::nchw_to_nhwc).
@@ -35,6 +35,20 @@ impl<T> GoldenTensor<T> {
     }
 }
 
+impl<T: Copy> GoldenTensor<T> {
+    /// In the device's layout: an image (four dimensions) as `[batch, height, width, channels]`, others as they are.
+    #[must_use]
+    pub fn channels_last(self) -> Self {
+        match *self.shape.as_slice() {
+            [batch, channels, height, width] => Self {
+                values: nchw_to_nhwc(&self.values, [batch, channels, height, width]),
+                shape: vec![batch, height, width, channels],
+            },
+            _ => self,
+        }
+    }
+}
+
 impl Golden {
     /// Opens `fixtures/goldens/NAME.safetensors`.
     ///
@@ -48,9 +62,14 @@ impl Golden {
         Self { name: name.to_owned(), file, tensors }
     }
 
-    /// All names, in their order.
+    /// All tensors' names, in their order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tensors.iter().map(|tensor| tensor.name.as_str())
+    }
+
+    /// All tensors, for building a model whose weights are in the golden itself.
+    pub fn index(&self) -> &TensorIndex {
+        &self.tensors
     }
 
     /// Whether it has a tensor of that name.
@@ -101,6 +120,17 @@ impl Golden {
             ),
         }
     }
+}
+
+/// A JSON file of `fixtures/goldens`, by its name without the ending.
+///
+/// # Panics
+/// If it isn't there or isn't JSON.
+#[track_caller]
+pub fn golden_json(name: &str) -> serde_json::Value {
+    let path = fixture(&format!("goldens/{name}.json"));
+    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("golden `{name}`: {error}"));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("golden `{name}`: {error}"))
 }
 
 /// The numbers of a tensor of floats, widened to f32 exactly.
@@ -173,5 +203,15 @@ mod tests {
         assert_eq!(sample.values.len(), sample.dims::<4>().iter().product::<usize>());
         assert!(sample.values.iter().all(|value| value.is_finite()));
         assert_eq!(golden.metadata("model"), "sd15");
+    }
+
+    #[test]
+    fn an_image_goes_to_channels_last_and_nothing_else_does() {
+        let values: Vec<u8> = (0..12).collect();
+        let image = GoldenTensor { shape: vec![1, 2, 3, 2], values: values.clone() }.channels_last();
+        assert_eq!(image.shape, [1, 3, 2, 2]);
+        assert_eq!(image.values, [0, 6, 1, 7, 2, 8, 3, 9, 4, 10, 5, 11]);
+        let tokens = GoldenTensor { shape: vec![2, 3, 2], values };
+        assert_eq!(tokens.clone().channels_last(), tokens);
     }
 }

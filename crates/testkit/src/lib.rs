@@ -7,10 +7,12 @@ mod close;
 mod crafted_file;
 mod golden;
 mod layout;
+mod op_golden;
 mod paths;
 
 pub use close::assert_close;
 pub use crafted_file::CraftedFile;
-pub use golden::{Golden, GoldenTensor, read_f32, read_i32};
+pub use golden::{Golden, GoldenTensor, golden_json, read_f32, read_i32};
 pub use layout::{nchw_to_nhwc, nhwc_to_nchw};
+pub use op_golden::{OpCase, OpGoldens};
 pub use paths::{asset, fixture, repository};

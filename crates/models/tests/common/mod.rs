@@ -1,6 +1,6 @@
 //! Loading a model of a fixture onto the CPU device, all resident or streamed.
 
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test file uses a part")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use plimsoll_device::{ByteCount, DType, Device};
 use plimsoll_nn::{BuildError, Builder, Run};
 use plimsoll_residency::{Component, plan};
 use plimsoll_tensor::{Compute, Tensor};
-use plimsoll_testkit::{Golden, asset, fixture, nchw_to_nhwc};
+use plimsoll_testkit::{Golden, GoldenTensor, asset, fixture};
 use plimsoll_weights::{TensorIndex, vae_attention_name};
 
 /// The models that have goldens.
@@ -70,24 +70,12 @@ impl<M> Loaded<M> {
 
     /// A golden of any shape to the device; an image changes its layout.
     pub(crate) fn upload_golden(&self, golden: &Golden, name: &str) -> Tensor {
-        let (values, shape) = channels_last(golden, name);
+        let GoldenTensor { values, shape } = golden.f32(name).channels_last();
         self.upload(&values, &shape)
     }
 
     pub(crate) fn download(&self, x: &Tensor) -> Vec<f32> {
         self.cx.download(x).unwrap()
-    }
-}
-
-/// A golden's numbers and shape; an image's in channels-last layout.
-pub(crate) fn channels_last(golden: &Golden, name: &str) -> (Vec<f32>, Vec<usize>) {
-    let tensor = golden.f32(name);
-    match *tensor.shape.as_slice() {
-        [batch, channels, height, width] => {
-            let values = nchw_to_nhwc(&tensor.values, [batch, channels, height, width]);
-            (values, vec![batch, height, width, channels])
-        }
-        _ => (tensor.values, tensor.shape),
     }
 }
 

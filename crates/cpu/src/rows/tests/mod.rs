@@ -2,7 +2,6 @@
 
 mod activation;
 mod elementwise;
-mod goldens;
 mod moving;
 mod norm;
 mod threads;
@@ -10,12 +9,8 @@ mod threads;
 use half::bf16;
 
 use crate::isa::Isa;
+use crate::naive::isas;
 use crate::numbers::{Numbers, NumbersMut};
-
-/// The instruction sets that this CPU has.
-fn isas() -> impl Iterator<Item = Isa> {
-    Isa::ALL.into_iter().filter(|isa| isa.is_available())
-}
 
 /// `len` numbers, evenly spread over `center - radius .. center + radius`, the same for the same seed.
 fn numbers(seed: u64, len: usize, center: f32, radius: f32) -> Vec<f32> {
