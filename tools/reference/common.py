@@ -43,7 +43,7 @@ def quiet():
 def versions():
     """The versions that shaped a golden, as one line."""
     names = [f"python {sys.version_info.major}.{sys.version_info.minor}", f"torch {torch.__version__.split('+')[0]}"]
-    for name in ("diffusers", "transformers", "tokenizers", "PIL"):
+    for name in ("diffusers", "transformers", "tokenizers", "PIL", "torchsde"):
         if name in sys.modules:
             names.append(f"{name.replace('PIL', 'pillow')} {sys.modules[name].__version__}")
     return ", ".join(names)

@@ -1,7 +1,5 @@
 """Makes fixtures/goldens/sampling_brownian.safetensors: the noise of torchsde's BrownianTree along a run's sigmas.
 
-Needs torchsde 0.2.6 and trampoline 0.1.2 beside the common requirements.
-
 For each case of `CASES`: `CASE.sigmas` `[n]`, f32, falling, and `CASE.noise` `[n - 1, 1, 4, 2, 3]`: for each pair of
 neighbours the increment of the tree over [low, high], negated (sigma falls), divided by sqrt(high - low), all in f32. The tree
 spans the smallest to the largest sigma and has the case's seed as its entropy. Seeds are in the metadata. The root is
@@ -40,7 +38,7 @@ def main():
             noise.append(-tree(end, start) / float(np.sqrt((start - end).numpy())))
         tensors |= {f"{name}.sigmas": sigmas, f"{name}.noise": torch.stack(noise)}
         seeds[name] = seed
-    save_tensors(GOLDENS / "sampling_brownian.safetensors", tensors, __file__, seeds=json.dumps(seeds), torchsde="0.2.6")
+    save_tensors(GOLDENS / "sampling_brownian.safetensors", tensors, __file__, seeds=json.dumps(seeds))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@
 //! only.
 
 use half::bf16;
-use plimsoll_device::{AttentionShape, DType};
+use plimsoll_device::AttentionShape;
 
 use crate::isa::Isa;
 use crate::micro::{Rows, Start, Target, multiply_tile};
@@ -52,7 +52,7 @@ pub(crate) fn attention(
 }
 
 /// Scratch numbers that [`attention`] needs.
-pub(crate) fn attention_scratch_len(isa: Isa, threads: usize, shape: &AttentionShape, _dtype: DType) -> usize {
+pub(crate) fn attention_scratch_len(isa: Isa, threads: usize, shape: &AttentionShape) -> usize {
     let cut = Cut::new(isa, shape);
     scratch_len(threads, cut.task_count, cut.worker_len())
 }
@@ -149,7 +149,7 @@ struct HeadTask<'a, E> {
     v: &'a [E],
     first_query: usize,
     query_count: usize,
-    y: &'a SharedMut<E>,
+    y: &'a SharedMut<'a, E>,
     y_start: usize,
     scratch: &'a mut [f32],
 }
@@ -369,6 +369,8 @@ fn accumulate_tile<S: Simd, const R: usize>(
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_device::DType;
+
     use super::*;
     use crate::naive::{self, Owned, Seeded, in_pool, isas, scratch};
 
@@ -380,7 +382,7 @@ mod tests {
         let v = seeded.numbers(shape.batch * shape.kv_len * columns);
         let [q_owned, k_owned, v_owned] = [&q, &k, &v].map(|numbers| Owned::new(dtype, numbers));
         let mut y = Owned::new(dtype, &vec![f32::NAN; q.len()]);
-        let mut scratch = scratch(attention_scratch_len(isa, threads, shape, dtype));
+        let mut scratch = scratch(attention_scratch_len(isa, threads, shape));
         in_pool(threads, || {
             let (q, k, v) = (q_owned.numbers(), k_owned.numbers(), v_owned.numbers());
             attention(isa, threads, shape, q, k, v, y.numbers_mut(), &mut scratch);
@@ -454,7 +456,7 @@ mod tests {
         let shape = AttentionShape { batch: 1, heads: 1, head_dim: 1, q_len: 1, kv_len, causal: false, scale: 1.0 };
         let values: Vec<f32> = (0..kv_len).map(|key| key as f32).collect();
         let mut y = [f32::NAN];
-        let mut scratch = scratch(attention_scratch_len(isa, 1, &shape, DType::F32));
+        let mut scratch = scratch(attention_scratch_len(isa, 1, &shape));
         let (q, k, v) = (Numbers::F32(&[1.0]), Numbers::F32(keys), Numbers::F32(&values));
         attention(isa, 1, &shape, q, k, v, NumbersMut::F32(&mut y), &mut scratch);
         y[0]

@@ -120,7 +120,7 @@ impl Kernels for CpuDevice {
         let width = shape.heads * shape.head_dim;
         let (q_len, kv_len) = (shape.batch * shape.q_len * width, shape.batch * shape.kv_len * width);
         let (q, k, v) = (read(q, q_len), read(k, kv_len), read(v, kv_len));
-        let scratch_len = attention::attention_scratch_len(isa, threads, shape, y.dtype);
+        let scratch_len = attention::attention_scratch_len(isa, threads, shape);
         let y = write(y, q_len);
         self.run(scratch_len, |scratch| attention::attention(isa, threads, shape, q, k, v, y, scratch))
     }

@@ -248,7 +248,7 @@ struct BlockTask<'a, L, E> {
     x: &'a [E],
     w: &'a [E],
     bias: Option<&'a [f32]>,
-    y: &'a SharedMut<E>,
+    y: &'a SharedMut<'a, E>,
     out: usize,
     first_row: usize,
     row_count: usize,

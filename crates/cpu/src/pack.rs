@@ -8,7 +8,7 @@ use half::bf16;
 use plimsoll_device::DType;
 
 use crate::isa::Isa;
-use crate::numbers::NumbersMut;
+use crate::numbers::{NumbersMut, stored_number};
 use crate::simd::{Element, MAX_LANES, Simd, WithSimd};
 
 /// Numbers of each row that are converted together, a multiple of 8.
@@ -154,12 +154,7 @@ fn convert<S: Simd>(simd: S, bytes: &[u8], dtype: DType, numbers: &mut [f32]) {
     }
     let done = whole * S::LANES;
     for (number, bytes) in numbers[done..].iter_mut().zip(bytes[done * dtype.size()..].chunks_exact(dtype.size())) {
-        *number = match (dtype, bytes) {
-            (DType::F32, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]),
-            (DType::BF16, &[a, b]) => bf16::from_le_bytes([a, b]).to_f32(),
-            (DType::F16, &[a, b]) => half::f16::from_le_bytes([a, b]).to_f32(),
-            _ => unreachable!("chunks have the size of one number"),
-        };
+        *number = stored_number(dtype, bytes);
     }
 }
 
@@ -168,6 +163,7 @@ mod tests {
     use half::f16;
 
     use super::*;
+    use crate::naive::isas;
 
     /// Numbers that all three formats hold exactly.
     fn exact(idx: usize) -> f32 {
@@ -185,7 +181,7 @@ mod tests {
 
     #[test]
     fn every_number_lands_in_its_place_and_the_rest_is_zero() {
-        for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+        for isa in isas() {
             for dtype in [DType::F32, DType::BF16, DType::F16] {
                 for (out, depth, taps) in [(1, 1, 1), (16, 64, 1), (17, 65, 1), (33, 7, 9), (70, 40, 9), (5, 3, 25)] {
                     let source = stored(dtype, out * depth * taps);

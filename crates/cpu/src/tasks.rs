@@ -1,5 +1,6 @@
 //! Spreads independent tasks over the threads of the current rayon pool, each worker with its own scratch memory.
 
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
@@ -46,27 +47,28 @@ where
     });
 }
 
-/// The start of a slice that several tasks write, each its own part.
-pub(crate) struct SharedMut<T> {
+/// A slice that several tasks write, each its own part. Borrows the slice for as long as it lives.
+pub(crate) struct SharedMut<'a, T> {
     start: *mut T,
     len: usize,
+    slice: PhantomData<&'a mut [T]>,
 }
 
 // SAFETY: a pointer alone does nothing; whoever writes through `get` promises that the parts are disjoint.
-unsafe impl<T: Send> Send for SharedMut<T> {}
+unsafe impl<T: Send> Send for SharedMut<'_, T> {}
 // SAFETY: as above.
-unsafe impl<T: Send> Sync for SharedMut<T> {}
+unsafe impl<T: Send> Sync for SharedMut<'_, T> {}
 
-impl<T> SharedMut<T> {
-    /// The caller keeps the slice borrowed for as long as the tasks run.
-    pub(crate) fn new(slice: &mut [T]) -> Self {
-        Self { start: slice.as_mut_ptr(), len: slice.len() }
+impl<'a, T> SharedMut<'a, T> {
+    /// Takes the slice over.
+    pub(crate) fn new(slice: &'a mut [T]) -> Self {
+        Self { start: slice.as_mut_ptr(), len: slice.len(), slice: PhantomData }
     }
 
-    /// A pointer to number `idx`.
+    /// A pointer to number `idx`, or to the slice's end.
     ///
     /// # Panics
-    /// If `idx` exceeds the slice.
+    /// If `idx` is beyond that.
     #[inline(always)]
     pub(crate) fn get(&self, idx: usize) -> *mut T {
         assert!(idx <= self.len, "number {idx} of {}", self.len);

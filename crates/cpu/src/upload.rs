@@ -8,7 +8,7 @@ use plimsoll_device::{Buffer, ByteCount, DType, DeviceError, HostBytes, ReadErro
 
 use crate::device::Shared;
 use crate::isa::Isa;
-use crate::numbers::NumbersMut;
+use crate::numbers::{NumbersMut, stored_number};
 use crate::pack;
 use crate::storage::{HostMemory, LINE_BYTES};
 
@@ -106,12 +106,7 @@ fn chunk<'a>(
 
 /// Little-endian numbers to the compute dtype, rounding to nearest even.
 fn convert(bytes: &[u8], source_dtype: DType, target: NumbersMut<'_>) {
-    let numbers = bytes.chunks_exact(source_dtype.size()).map(|bytes| match (source_dtype, bytes) {
-        (DType::F32, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]),
-        (DType::BF16, &[a, b]) => bf16::from_le_bytes([a, b]).to_f32(),
-        (DType::F16, &[a, b]) => half::f16::from_le_bytes([a, b]).to_f32(),
-        _ => unreachable!("chunks have the size of one number"),
-    });
+    let numbers = bytes.chunks_exact(source_dtype.size()).map(|bytes| stored_number(source_dtype, bytes));
     match target {
         NumbersMut::F32(target) => target.iter_mut().zip(numbers).for_each(|(target, number)| *target = number),
         NumbersMut::Bf16(target) => {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
+use plimsoll_weights::printable;
 use serde_json::Value;
 
 /// Configs are a few KiB; this is far above any that makes sense.
@@ -253,7 +254,7 @@ impl Fields {
             None => Ok(()),
             Some((field, value)) => Err(ConfigError::UnknownField {
                 model: self.model,
-                field: cut(field),
+                field: printable(&field),
                 value: shown(&value),
                 known: self.known.iter().map(|field| format!("`{field}`")).collect::<Vec<_>>().join(", "),
             }),
@@ -280,14 +281,11 @@ fn names<T>(choices: &[(&str, T)]) -> String {
     choices.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
 }
 
-/// A value for an error: its JSON, cut to a readable length.
+/// A value for an error: its JSON, fit to print and cut to a readable length.
 fn shown(value: &Value) -> String {
-    cut(value.to_string())
-}
-
-fn cut(text: String) -> String {
+    let text = value.to_string();
     match text.char_indices().nth(SHOWN_CHARS_MAX) {
-        None => text,
-        Some((end, _)) => format!("{}...", &text[..end]),
+        None => printable(&text),
+        Some((end, _)) => printable(&text[..end]) + "…",
     }
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use plimsoll_device::{DType, Device, Upload, UploadPiece, WeightForm};
 use plimsoll_residency::{Unit, UnitId};
 use plimsoll_tensor::Conv2dSpec;
-use plimsoll_weights::{TensorIndex, WeightError};
+use plimsoll_weights::{TensorIndex, WeightError, printable};
 
 use crate::layers::{Conv2d, Embedding, GroupNorm, LayerNorm, Linear, PRelu, Param};
 
@@ -28,21 +28,22 @@ struct State {
     used: BTreeSet<String>,
 }
 
-/// What [`Builder::finish`] gives: the units of all layers built, in visiting order.
-pub type UnitList = Vec<Unit>;
-
 /// The checkpoint is not of the model that its configuration describes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
     /// A tensor is missing, has another shape, or is stored in a format that can't be used as a weight.
     #[error(transparent)]
     Weight(#[from] WeightError),
-    /// Tensors that no layer uses. The configuration describes another model than the file holds.
-    #[error("`{origin}` has {} tensors that its configuration has no place for, such as `{}`", names.len(), names[0])]
+    /// Tensors that no layer uses. The configuration describes another model than the file holds: fetch both again.
+    #[error(
+        "`{origin}` has tensors that its configuration has no place for, {} in all, such as `{}`; its weights do not \
+         belong to its configuration",
+        names.len(), names[0]
+    )]
     Unused {
         /// The file or folder.
         origin: String,
-        /// The tensors, in name order; at least one.
+        /// The tensors, fit to print, in name order; at least one.
         names: Vec<String>,
     },
 }
@@ -134,15 +135,16 @@ impl<'a> Builder<'a> {
         Ok(Embedding { unit, table: params[0] })
     }
 
-    /// The units of all layers built from this builder and its relatives, in the order they were built.
+    /// The units of all layers built from this builder and its relatives, in the order in which they were built: the
+    /// visiting order.
     ///
     /// # Errors
     /// [`BuildError::Unused`] if the checkpoint has tensors that no layer took, except those that `ignored` knows.
-    pub fn finish(&self, ignored: impl Fn(&str) -> bool) -> Result<UnitList, BuildError> {
+    pub fn finish(&self, ignored: impl Fn(&str) -> bool) -> Result<Vec<Unit>, BuildError> {
         let state = self.state.take();
         let unused = |name: &&str| !state.used.contains(*name) && !ignored(name);
         let stored = self.index.iter().map(|tensor| tensor.name.as_str());
-        let names: Vec<String> = stored.filter(unused).map(|name| name.escape_debug().to_string()).collect();
+        let names: Vec<String> = stored.filter(unused).map(printable).collect();
         if names.is_empty() {
             return Ok(state.units);
         }

@@ -11,6 +11,6 @@ mod builder;
 mod layers;
 mod run;
 
-pub use builder::{BuildError, Builder, UnitList};
+pub use builder::{BuildError, Builder};
 pub use layers::{Conv2d, Embedding, GroupNorm, LayerNorm, Linear, PRelu};
 pub use run::{NnError, Run};

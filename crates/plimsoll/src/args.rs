@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Generate(Box<GenerateArgs>),
     /// Tell what a model is: components, parameters, bytes, largest units
     Inspect(InspectArgs),
+    /// Measure how long a picture takes, in processes of their own: unlimited, at half the memory, and one denoise step
+    Bench(BenchArgs),
 }
 
 #[derive(Args, Debug)]
@@ -47,7 +49,7 @@ pub(crate) struct GenerateArgs {
     #[arg(long, value_name = "N", value_parser = |text: &str| whole(text, 1, STEP_COUNT_MAX))]
     pub(crate) steps: Option<usize>,
 
-    /// Classifier-free guidance; 1 draws without [default: 7.5; 5 for an XL model, 1 for an LCM model]
+    /// Classifier-free guidance; 1 draws without [default: the model's, or 7.5; 5 for an XL, 1 for an LCM model]
     #[arg(long, value_name = "X", value_parser = finite)]
     pub(crate) guidance: Option<f64>,
 
@@ -126,6 +128,33 @@ pub(crate) struct InspectArgs {
     pub(crate) units: usize,
 
     /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchArgs {
+    /// What is drawn
+    #[arg(default_value = "red heart")]
+    pub(crate) prompt: String,
+
+    /// A model folder as diffusers writes it [default: the built-in emoji64]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) model: Option<PathBuf>,
+
+    /// Denoise steps
+    #[arg(long, value_name = "N", default_value = "20", value_parser = |text: &str| whole(text, 1, STEP_COUNT_MAX))]
+    pub(crate) steps: usize,
+
+    /// How often each case is run
+    #[arg(long, value_name = "N", default_value = "9", value_parser = |text: &str| whole(text, 1, 1000))]
+    pub(crate) runs: usize,
+
+    /// Threads that compute [default: one per core]
+    #[arg(long, value_name = "N", value_parser = |text: &str| whole(text, 1, 1024))]
+    pub(crate) threads: Option<usize>,
+
+    /// Print one JSON list
     #[arg(long)]
     pub(crate) json: bool,
 }

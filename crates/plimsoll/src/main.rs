@@ -4,6 +4,7 @@
 //! wrong command line or request, and 1 for a failure; no file is ever half-written under its final name.
 
 mod args;
+mod bench;
 mod budget;
 mod built_in;
 mod demand;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         match cli.command {
             Command::Generate(args) => generate::run(&args),
             Command::Inspect(args) => inspect::run(&args),
+            Command::Bench(args) => bench::run(&args),
         }
     });
     match outcome {

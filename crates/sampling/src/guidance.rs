@@ -1,8 +1,8 @@
 //! Classifier-free guidance (Ho, Salimans 2022).
 
-use crate::sampler::LatentMath;
-
-/// How far the prediction is pushed from the unconditional one towards, and beyond, the conditional one.
+/// How far the prediction is pushed from the unconditional one towards, and beyond, the conditional one:
+/// `unconditional + scale * (conditional - unconditional)`, on denoised pictures or on network outputs, which comes to
+/// the same, for the one is linear in the other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Guidance {
     scale: f64,
@@ -36,39 +36,17 @@ impl Guidance {
     pub fn needs_unconditional(self) -> bool {
         (self.scale - 1.0).abs() > 1e-9
     }
-
-    /// `unconditional + scale * (conditional - unconditional)`, on denoised pictures (or on network outputs, which
-    /// comes to the same: both are linear).
-    ///
-    /// # Errors
-    /// Whatever the device reports.
-    pub fn combine<M: LatentMath>(
-        self,
-        math: &M,
-        conditional: &M::Latent,
-        unconditional: &M::Latent,
-    ) -> Result<M::Latent, M::Error> {
-        math.combine(&[(self.scale, conditional), (1.0 - self.scale, unconditional)])
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sampler::testing::VecMath;
-
-    #[test]
-    fn pushes_beyond_the_conditional_prediction() {
-        let guidance = Guidance::new(7.5).unwrap();
-        let guided = guidance.combine(&VecMath, &vec![2.0, 0.0], &vec![1.0, 1.0]).unwrap();
-        assert_eq!(guided, [8.5, -6.5]);
-        assert!(guidance.needs_unconditional());
-    }
 
     #[test]
     fn scale_1_needs_no_unconditional_pass() {
         assert!(!Guidance::new(1.0).unwrap().needs_unconditional());
         assert!(Guidance::new(0.0).unwrap().needs_unconditional());
+        assert!(Guidance::new(7.5).unwrap().needs_unconditional());
         assert!(Guidance::new(f64::NAN).is_err());
     }
 }

@@ -21,7 +21,7 @@ mod schedule;
 mod tensor_math;
 
 pub use guidance::{Guidance, GuidanceError};
-pub use noise::{TorchGenerator, nchw_to_nhwc};
+pub use noise::TorchGenerator;
 pub use noise_config::{Betas, NoiseConfig, NoiseConfigError, SigmaSpacing, TimestepSpacing};
 pub use noise_table::{
     COMFY_TERMINAL_ALPHA_BAR, DIFFUSERS_TERMINAL_ALPHA_BAR, NEAR_ZERO_TERMINAL_ALPHA_BAR, NoiseTable, NoiseTableError,

@@ -12,7 +12,7 @@
 //!   kept in the generator for the next number of a later small call, and large calls neither use nor clear it.
 //!
 //! Shapes never matter, only the element count: torch fills row-major, which for latents is `[batch, channels, height,
-//! width]`. Our activations are channels-last; [`nchw_to_nhwc`] permutes.
+//! width]`. Our activations are channels-last; [`SeededNoise`](crate::SeededNoise) permutes.
 //!
 //! **Several pictures.** One generator draws the whole batch `[count, channels, height, width]` in one call, as ComfyUI
 //! does. So picture `i` of a batch depends on the seed and on `i`, and (for latents of 16 elements and more whose
@@ -126,7 +126,7 @@ fn box_muller_block(block: &mut [f32; BLOCK_LEN]) {
 ///
 /// # Panics
 /// If `nchw` doesn't have as many elements as the shape.
-pub fn nchw_to_nhwc(nchw: &[f32], [batch, channels, height, width]: [usize; 4]) -> Vec<f32> {
+pub(crate) fn nchw_to_nhwc(nchw: &[f32], [batch, channels, height, width]: [usize; 4]) -> Vec<f32> {
     let pixel_count = height * width;
     assert_eq!(nchw.len(), batch * channels * pixel_count, "the shape must have as many elements as the numbers");
     let mut nhwc = Vec::with_capacity(nchw.len());

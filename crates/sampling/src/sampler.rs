@@ -81,14 +81,6 @@ impl Sampler {
         }
     }
 
-    /// How often the network is evaluated on `steps`.
-    pub fn evaluation_count(self, steps: &SigmaSteps) -> usize {
-        match self {
-            Self::Heun => steps.steps.iter().map(|step| if step.to.sigma > 0.0 { 2 } else { 1 }).sum(),
-            _ => steps.steps.len(),
-        }
-    }
-
     fn formula<M: LatentMath>(self) -> Box<dyn Formula<M>> {
         match self {
             Self::Euler => Box::new(euler::Euler),
@@ -221,7 +213,7 @@ pub struct SamplerParts<'run, M: LatentMath> {
 pub fn sample<M: LatentMath>(
     sampler: Sampler,
     steps: &SigmaSteps,
-    x: M::Latent,
+    mut x: M::Latent,
     parts: SamplerParts<'_, M>,
 ) -> Result<M::Latent, SampleError<M::Error>> {
     assert!(!steps.steps.is_empty(), "a schedule has at least one step");
@@ -229,7 +221,6 @@ pub fn sample<M: LatentMath>(
     let step_count = steps.steps.len();
     let mut formula = sampler.formula::<M>();
     let mut tools = Tools { math, denoiser, noise };
-    let mut x = x;
     for (step_idx, step) in steps.steps.iter().enumerate() {
         if let Some(previous) = step_idx.checked_sub(1).map(|idx| steps.steps[idx]) {
             x = bridge(math, x, previous.to.sigma, step.from.sigma)?;

@@ -186,7 +186,7 @@ pub enum ScheduleError {
     #[error("0 steps draw nothing; ask for at least 1")]
     NoSteps,
     /// More steps than any run needs, asked for directly or by a small strength.
-    #[error("{count} steps are too many; at most {max} are allowed")]
+    #[error("{count} steps are too many; take at most {max}, or more strength")]
     TooManySteps {
         /// How many the schedule would have.
         count: f64,
@@ -202,7 +202,10 @@ pub enum ScheduleError {
         max: usize,
     },
     /// The spacing and its offset lead past the last trained timestep. Take fewer steps or another schedule.
-    #[error("schedule `model` with {count} steps begins at timestep {timestep}, but the last one trained is {last}")]
+    #[error(
+        "schedule `model` with {count} steps begins at timestep {timestep}, but the last one trained is {last}; take \
+         fewer steps or another schedule"
+    )]
     BeyondTraining {
         /// How many were asked for.
         count: usize,

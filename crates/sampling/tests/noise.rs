@@ -1,9 +1,8 @@
-//! Noise against torch and torchsde, bit by bit (`tools/reference/noise_goldens.py`, `sampling_brownian.py`).
+//! Noise against torch 2.10.0 and torchsde 0.2.6, bit by bit: a seed means the same picture only then. Made by
+//! `tools/reference/noise_goldens.py` and `sampling_brownian.py`.
 
-use plimsoll_sampling::{
-    NoiseLevel, NoiseRule, Sampler, SeededNoise, SigmaStep, SigmaSteps, TorchGenerator, nchw_to_nhwc,
-};
-use plimsoll_testkit::Golden;
+use plimsoll_sampling::{NoiseLevel, NoiseRule, Sampler, SeededNoise, SigmaStep, SigmaSteps, TorchGenerator};
+use plimsoll_testkit::{Golden, nchw_to_nhwc};
 use serde_json::Value;
 
 /// `{:?}` of floats hides the sign of zero and is long; bits are what must be equal.

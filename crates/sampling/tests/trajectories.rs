@@ -1,22 +1,26 @@
 //! Whole runs: every sampler against its formula (`tools/reference/sampling_goldens.py`), and with schedule `model`
-//! against diffusers' classes, evaluation by evaluation (`sampling_trajectories.py`).
+//! against the classes of diffusers 0.42.1 on torch 2.10.0, evaluation by evaluation (`sampling_trajectories.py`).
 
 mod common;
 
 use std::ops::ControlFlow;
 
-use common::{VecMath, entries, golden_json, numbers};
+use common::{VecMath, entries, numbers};
 use plimsoll_sampling::{
     LatentMath, NoiseConfig, NoiseLevel, NoiseRule, NoiseSource, Sampler, SamplerParts, SeededNoise, SigmaSchedule,
-    model_input_scale, nchw_to_nhwc, sample,
+    model_input_scale, sample,
 };
-use plimsoll_testkit::{Golden, assert_close};
+use plimsoll_testkit::{Golden, assert_close, golden_json, nchw_to_nhwc};
 use serde_json::Value;
 
 /// Numbers of order 10 in f32 against f64, over up to 12 steps.
 const FORMULA_TOLERANCE: f32 = 5e-5;
 /// diffusers computes its tables in f32 (some 1e-6 of a sigma) and its samples too; numbers are of order 1 to 15.
 const DIFFUSERS_TOLERANCE: f32 = 1e-4;
+
+/// Under Karras and exponential spacing diffusers finds the timestep by interpolating the logarithms of f32 sigmas, which
+/// moves it by up to 0.0015; elsewhere timesteps are equal.
+const TIMESTEP_TOLERANCE: f32 = 3e-3;
 
 struct ListedNoise(std::vec::IntoIter<Vec<f32>>);
 
@@ -118,7 +122,7 @@ fn the_model_schedule_reproduces_diffusers() {
         let expected_inputs =
             nchw_to_nhwc(&expected_inputs.values, [evaluation_count * batch, channels, height, width]);
         let expected_final = nchw_to_nhwc(&golden.f32(&format!("{name}.final")).values, shape);
-        assert_close(name, &timesteps, &golden.f32(&format!("{name}.timesteps")).values, 1e-2);
+        assert_close(name, &timesteps, &golden.f32(&format!("{name}.timesteps")).values, TIMESTEP_TOLERANCE);
         assert_close(name, &inputs, &expected_inputs, DIFFUSERS_TOLERANCE);
         assert_close(name, &latent, &expected_final, DIFFUSERS_TOLERANCE);
     }

@@ -30,6 +30,7 @@ mod tensor_index;
 pub use component_folder::FolderError;
 pub use header::{HEADER_BYTES_MAX, Header, SHAPE_RANK_MAX, TENSOR_COUNT_MAX, TensorInfo};
 pub use header_fault::HeaderFault;
+pub use printable::{printable, printable_path};
 pub use renames::vae_attention_name;
 pub use sharded::ShardError;
 pub use stored_dtype::StoredDType;

@@ -6,30 +6,28 @@ use std::path::Path;
 const CHARS_MAX: usize = 200;
 
 /// `text` with control and other invisible characters escaped (a newline as `\n`), cut off after 200 characters.
-pub(crate) fn printable(text: &str) -> String {
-    let mut shown = String::new();
-    for (idx, c) in text.chars().enumerate() {
-        if idx == CHARS_MAX {
-            shown.push('…');
-            break;
-        }
-        match c {
-            '\'' | '"' | '\\' => shown.push(c),
-            _ => shown.extend(c.escape_debug()),
-        }
+pub fn printable(text: &str) -> String {
+    match text.char_indices().nth(CHARS_MAX) {
+        None => escaped(text),
+        Some((end, _)) => escaped(&text[..end]) + "…",
     }
-    shown
 }
 
 /// [`printable`] for a path, whole: what the user named may be long, and its end says most.
-pub(crate) fn printable_path(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    text.chars()
-        .flat_map(|c| match c {
-            '\'' | '"' | '\\' => vec![c],
-            _ => c.escape_debug().collect(),
-        })
-        .collect()
+pub fn printable_path(path: &Path) -> String {
+    escaped(&path.to_string_lossy())
+}
+
+/// `char::escape_debug`, but for quotes and backslashes, which hide nothing.
+fn escaped(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\'' | '"' | '\\' => shown.push(character),
+            _ => shown.extend(character.escape_debug()),
+        }
+    }
+    shown
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Shared by the golden tests: arithmetic on plain vectors, and the JSON files.
+//! Shared by the golden tests: arithmetic on plain vectors, and reading JSON.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -23,12 +23,6 @@ impl LatentMath for VecMath {
         assert_eq!(numbers.len(), like.len());
         Ok(numbers.to_vec())
     }
-}
-
-/// A JSON file of `fixtures/goldens`.
-pub(crate) fn golden_json(name: &str) -> Value {
-    let text = std::fs::read_to_string(plimsoll_testkit::fixture(&format!("goldens/{name}.json"))).unwrap();
-    serde_json::from_str(&text).unwrap()
 }
 
 /// A JSON array of numbers.

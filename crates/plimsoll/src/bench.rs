@@ -1,0 +1,127 @@
+//! `plimsoll bench`: how fast a picture is drawn, from the start of the process to the written file.
+//!
+//! Each run is a process of its own, so loading is part of it, and the cases take turns, so that what else the machine
+//! does hits them alike. One unmeasured run comes first, to have the files in the page cache.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+
+use crate::args::BenchArgs;
+use crate::failure::Failure;
+
+/// What is measured, with the flags that make it.
+struct Case {
+    name: &'static str,
+    flags: Vec<String>,
+    seconds: Vec<f64>,
+    peak_bytes: u64,
+}
+
+/// A case's result.
+#[derive(Serialize)]
+struct CaseReport {
+    name: &'static str,
+    /// Median wall-clock seconds of a process.
+    seconds: f64,
+    /// `seconds` over those of the first case.
+    ratio: f64,
+    peak_bytes: u64,
+    runs: Vec<f64>,
+}
+
+/// Measures and prints.
+///
+/// # Errors
+/// [`Failure`] if a run fails.
+pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
+    let folder = tempfile::tempdir().context("no temporary folder can be made; check the disk")?;
+    let picture = folder.path().join("bench.png");
+    let (_, unlimited_peak) = draw(args, &picture, &[])?;
+    let half = (unlimited_peak / 2).to_string();
+    let owned = |flags: &[&str]| flags.iter().map(|flag| (*flag).to_owned()).collect::<Vec<_>>();
+    let steps = args.steps.to_string();
+    let at_half = |streams: &str| owned(&["--steps", &steps, "--budget", &half, "--offload-streams", streams]);
+    let case = |name, flags| Case { name, flags, seconds: Vec::new(), peak_bytes: 0 };
+    let mut cases = [
+        case("unlimited", owned(&["--steps", &steps])),
+        case("half the unlimited peak", at_half("0")),
+        case("half, 1 offload stream", at_half("1")),
+        case("unlimited, 1 denoise step", owned(&["--steps", "1"])),
+    ];
+    for _ in 0..args.runs {
+        for case in &mut cases {
+            let (seconds, peak_bytes) = draw(args, &picture, &case.flags)?;
+            case.seconds.push(seconds);
+            case.peak_bytes = peak_bytes;
+        }
+    }
+    let unlimited = median(&cases[0].seconds);
+    let reports: Vec<CaseReport> = cases.into_iter().map(|case| report(case, unlimited)).collect();
+    print(args, &reports);
+    Ok(())
+}
+
+/// Seconds of a process that draws, and its peak in bytes.
+fn draw(args: &BenchArgs, picture: &Path, flags: &[String]) -> Result<(f64, u64), anyhow::Error> {
+    let program = std::env::current_exe().context("this program's own path can't be found")?;
+    let mut command = Command::new(program);
+    command.args(["generate", &args.prompt, "--json", "--seed", "1", "--out"]).arg(picture);
+    if let Some(model) = &args.model {
+        command.arg("--model").arg(model);
+    }
+    if let Some(threads) = args.threads {
+        command.args(["--threads", &threads.to_string()]);
+    }
+    command.args(flags);
+    let began = Instant::now();
+    let output = command.output().context("this program can't be started again")?;
+    let seconds = began.elapsed().as_secs_f64();
+    if !output.status.success() {
+        bail!("a run failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).context("a run printed no JSON")?;
+    Ok((seconds, outcome["peak_bytes"].as_u64().context("a run told no peak")?))
+}
+
+fn report(case: Case, unlimited: f64) -> CaseReport {
+    let seconds = median(&case.seconds);
+    let Case { name, peak_bytes, seconds: runs, .. } = case;
+    CaseReport { name, seconds, ratio: seconds / unlimited, peak_bytes, runs }
+}
+
+fn median(seconds: &[f64]) -> f64 {
+    let mut sorted = seconds.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
+}
+
+fn print(args: &BenchArgs, reports: &[CaseReport]) {
+    let mut out = std::io::stdout();
+    // A reader that has closed its end has read enough.
+    if args.json {
+        let _ = writeln!(out, "{}", serde_json::to_string(reports).expect("numbers and names are JSON"));
+        return;
+    }
+    let _ = writeln!(out, "{:<28} {:>9} {:>7} {:>12}", "case", "seconds", "ratio", "peak bytes");
+    for report in reports {
+        let CaseReport { name, seconds, ratio, peak_bytes, .. } = report;
+        let _ = writeln!(out, "{name:<28} {seconds:>9.3} {ratio:>7.2} {peak_bytes:>12}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_count_lies_between_the_middle_two() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+}
