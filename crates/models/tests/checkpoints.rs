@@ -69,7 +69,7 @@ fn a_unets_config_and_checkpoint_must_fit() {
         "mid_block_type",
         Value::Null,
         expect![
-            "`FILE` has 10 tensors that its configuration has no place for, such as `mid_block.resnets.0.conv1.bias`"
+            "`FILE` has tensors that its configuration has no place for, 10 in all, such as `mid_block.resnets.0.conv1.bias`; its weights do not belong to its configuration"
         ],
     );
     check_unet(
@@ -103,9 +103,9 @@ fn the_halves_of_an_autoencoder_ignore_each_other_and_nothing_else() {
     let encoder = |b: &Builder<'_>| VaeEncoder::build(b, &config);
     expect!["54 units"].assert_eq(&build(&tensors, decoder, VaeDecoder::ignores));
     expect!["38 units"].assert_eq(&build(&tensors, encoder, VaeEncoder::ignores));
-    expect!["`FILE` has 76 tensors that its configuration has no place for, such as `encoder.conv_in.bias`"]
+    expect!["`FILE` has tensors that its configuration has no place for, 76 in all, such as `encoder.conv_in.bias`; its weights do not belong to its configuration"]
         .assert_eq(&build(&tensors, decoder, |_| false));
-    expect!["`FILE` has 108 tensors that its configuration has no place for, such as `decoder.conv_in.bias`"]
+    expect!["`FILE` has tensors that its configuration has no place for, 108 in all, such as `decoder.conv_in.bias`; its weights do not belong to its configuration"]
         .assert_eq(&build(&tensors, encoder, VaeDecoder::ignores));
 }
 
@@ -135,7 +135,7 @@ fn a_text_encoder_must_fit_and_ignores_only_the_list_of_positions() {
         &config,
         |_| false,
         expect![
-            "`FILE` has 1 tensors that its configuration has no place for, such as `text_model.embeddings.position_ids`"
+            "`FILE` has tensors that its configuration has no place for, 1 in all, such as `text_model.embeddings.position_ids`; its weights do not belong to its configuration"
         ],
     );
     let projecting = ClipConfig { projection_dim: Some(16), ..config.clone() };
@@ -149,7 +149,7 @@ fn a_text_encoder_must_fit_and_ignores_only_the_list_of_positions() {
         &shorter,
         ClipTextEncoder::ignores,
         expect![
-            "`FILE` has 16 tensors that its configuration has no place for, such as `text_model.encoder.layers.2.layer_norm1.bias`"
+            "`FILE` has tensors that its configuration has no place for, 16 in all, such as `text_model.encoder.layers.2.layer_norm1.bias`; its weights do not belong to its configuration"
         ],
     );
 }

@@ -243,7 +243,7 @@ fn hostile_unet_values_are_refused() {
         in the UNet config, `down_block_types` is `null`, but it must be a list of 3 of `DownBlock2D` or `CrossAttnDownBlock2D`
         in the UNet config, `norm_num_groups` is `48`, but it must be a divisor of all `block_out_channels`, of which one is 320
         in the UNet config, `norm_num_groups` is `0`, but it must be a whole number from 1 to 65536
-        in the UNet config, `norm_num_groups` is `"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...`, but it must be a whole number from 1 to 65536
+        in the UNet config, `norm_num_groups` is `"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…`, but it must be a whole number from 1 to 65536
         in the UNet config, `layers_per_block` is `[2,2,2]`, but it must be a whole number from 1 to 64, or a list of 4 of them
         in the UNet config, `layers_per_block` is `1000000000`, but it must be a whole number from 1 to 64, or a list of 4 of them
         in the UNet config, `attention_head_dim` is `7`, but it must be a number of heads that divides the 320 channels of block 0

@@ -29,5 +29,6 @@ impl From<AllocError> for OpError {
 /// Names the operands of an op for [`OpError::Shape`].
 pub(crate) fn shape_error(op: &'static str, operands: &[(&str, &[usize])], rule: impl Into<String>) -> OpError {
     let operands = operands.iter().map(|(name, shape)| format!("`{name}` {shape:?}")).collect::<Vec<_>>();
-    OpError::Shape { op, operands: operands.join(", "), rule: rule.into() }
+    let operands = if operands.is_empty() { "nothing".to_owned() } else { operands.join(", ") };
+    OpError::Shape { op, operands, rule: rule.into() }
 }
