@@ -82,11 +82,6 @@ impl CpuDevice {
         self.shared.pool.install(work)
     }
 
-    /// The instruction set in use: `portable`, `avx2` or `avx512`.
-    pub fn isa_name(&self) -> &'static str {
-        self.shared.isa.name()
-    }
-
     /// How many threads compute.
     pub fn thread_count(&self) -> usize {
         self.shared.pool.current_num_threads()

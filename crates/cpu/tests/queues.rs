@@ -112,7 +112,7 @@ fn a_thread_that_panics_fails_its_copies_and_gives_their_memory_back() {
     open.send(()).unwrap();
     for filling in [broken, behind] {
         let error = first_number(&*device.compute_queue(), filling).unwrap_err();
-        assert_eq!(error.to_string(), "the queue `copies` stopped working");
+        assert_eq!(error.to_string(), "the queue `copies` stopped working; start again");
     }
     assert!(copies.synchronize().is_err());
     drop(copies);

@@ -27,7 +27,7 @@ pub trait HostBytes: Send + Sync {
 
 /// The storage failed while weights were read. Check the medium; the run can be repeated.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("reading {len} bytes at offset {offset} of `{origin}` failed: {reason}")]
+#[error("reading {len} bytes at offset {offset} of `{origin}` failed: {reason}; check the medium and run again")]
 pub struct ReadError {
     /// The file, or what else holds the bytes.
     pub origin: String,

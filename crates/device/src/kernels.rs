@@ -7,6 +7,9 @@
 
 use crate::{Buffer, DType, DeviceError, Queue};
 
+/// Fewer numbers than this has every input and output of an operation: kernels may count them in 32 bits.
+pub const OPERAND_LEN_LIMIT: usize = u32::MAX as usize;
+
 /// Numbers that an operation reads: `buffer` from byte `offset` on.
 #[derive(Clone, Copy)]
 pub struct Operand<'a> {

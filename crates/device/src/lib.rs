@@ -11,6 +11,8 @@
 //!   acquired, and acquiring inserts the wait for its `ready` event.
 //! - Queues are arguments. Nothing here knows a current device or a current queue.
 
+#![forbid(unsafe_code)]
+
 mod buffer;
 mod byte_count;
 mod dtype;
@@ -25,7 +27,8 @@ pub use byte_count::{ByteCount, ParseByteCountError};
 pub use dtype::DType;
 pub use host_bytes::{HostBytes, ReadError};
 pub use kernels::{
-    Activation, AttentionShape, ConvShape, GroupNormShape, Kernels, MatmulShape, Operand, Output, ResizeShape,
+    Activation, AttentionShape, ConvShape, GroupNormShape, Kernels, MatmulShape, OPERAND_LEN_LIMIT, Operand, Output,
+    ResizeShape,
 };
 pub use memory::{Account, AccountRow, AllocError, Charge, Memory, MemoryReport};
 pub use queue::{Device, DeviceError, Event, Filling, Queue};

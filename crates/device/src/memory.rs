@@ -55,7 +55,9 @@ pub struct MemoryReport {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AllocError {
     /// The budget is spent. Free something, use a smaller size, or raise the budget by `needed - available`.
-    #[error("`{account}` needs {needed} more, but only {available} of the budget of {budget} is available")]
+    #[error(
+        "`{account}` needs {needed} more, but only {available} of the budget of {budget} is available; raise the budget or ask for less"
+    )]
     OverBudget {
         /// Who asked.
         account: String,
@@ -67,7 +69,7 @@ pub enum AllocError {
         budget: ByteCount,
     },
     /// The machine itself has no such memory, although the budget allows it. Lower the budget to what it has.
-    #[error("`{account}` needs {needed}, which the budget allows but the machine does not have")]
+    #[error("`{account}` needs {needed}, which the budget allows but the machine does not have; lower the budget")]
     Exhausted {
         /// Who asked.
         account: String,
@@ -189,7 +191,7 @@ mod tests {
         let error = memory.charge(memory.account("activations"), ByteCount(31)).err().unwrap();
         assert_eq!(
             error.to_string(),
-            "`activations` needs 31 B more, but only 30 B of the budget of 100 B is available"
+            "`activations` needs 31 B more, but only 30 B of the budget of 100 B is available; raise the budget or ask for less"
         );
         assert_eq!(memory.used(), ByteCount(70));
     }

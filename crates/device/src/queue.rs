@@ -21,7 +21,7 @@ pub enum DeviceError {
     #[error(transparent)]
     Alloc(#[from] AllocError),
     /// The device or one of its threads is gone. Start again with a new device.
-    #[error("the queue `{queue}` stopped working")]
+    #[error("the queue `{queue}` stopped working; start again")]
     Lost {
         /// The queue.
         queue: String,

@@ -8,6 +8,8 @@
 //! What always holds: a config value that would make a model compute something else than the library that wrote it
 //! is an error which names it.
 
+#![forbid(unsafe_code)]
+
 mod fields;
 mod resnet;
 

@@ -7,6 +7,8 @@
 //! Storage type and tier are the weight's business, never the layer's: a layer knows its unit and where in it each
 //! tensor lies.
 
+#![forbid(unsafe_code)]
+
 mod builder;
 mod layers;
 mod run;

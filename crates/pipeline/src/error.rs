@@ -60,7 +60,7 @@ pub enum PipelineError {
     #[error(transparent)]
     Upscaler(#[from] SrvggConfigError),
     /// The components don't fit together. They were taken from different models.
-    #[error("the model's parts do not fit together: {0}")]
+    #[error("the model's parts do not fit together: {0}; use the parts of one model")]
     Mismatch(String),
     /// The request asks for what can't be. Correct it.
     #[error("{0}")]

@@ -104,15 +104,20 @@ impl Pipeline {
             channels: self.vae_config.latent_channels,
         };
 
-        let text_plan = self.plan_text(&prompts)?;
-        let start = request.image.as_ref().map(|start| self.plan_start(start)).transpose()?;
-        let denoise_plan = self.plan_denoise(&job)?;
-        let decode_plan = self.plan_decode(&job)?;
+        let mut shortfall = Shortfall::default();
+        let text_plans = self.plan_text(&prompts, &mut shortfall)?;
+        let start = request.image.as_ref().map(|start| self.plan_start(start));
+        let start = shortfall.note(start.transpose())?.flatten();
+        let denoise_plan = shortfall.note(self.plan_denoise(&job))?;
+        let decode_plan = shortfall.note(self.plan_decode(&job))?;
         let upscale_plan = upscaler
-            .map(|upscaler| upscaler.plan(&self.device, self.options.offload_streams, request.width, request.height))
-            .transpose()?;
+            .map(|upscaler| upscaler.plan(&self.device, self.options.offload_streams, request.width, request.height));
+        let upscale_plan = shortfall.note(upscale_plan.transpose())?.flatten();
+        shortfall.check()?;
+        let fits = "a phase without a plan is short of memory";
+        let (denoise_plan, decode_plan) = (denoise_plan.expect(fits), decode_plan.expect(fits));
 
-        let conditioning = self.encode_text(&text_plan, &prompts, &mut watch)?;
+        let conditioning = self.encode_text(&text_plans, &prompts, &mut watch)?;
         job.conditioning = &conditioning;
         let mut noise = SeededNoise::new(NoiseRule::of(request.schedule), request.seed);
         let start = start.map(|start| start.encode(self, request.count, &mut noise, &mut watch)).transpose()?;
@@ -241,6 +246,36 @@ impl Pipeline {
         let pixels = self.vae.model.forward(run, &latent)?;
         drop(latent);
         Ok(run.cx.download(&pixels)?)
+    }
+}
+
+/// The phase that is shortest of memory, found by planning all of them: what is missing is told once, and in full.
+#[derive(Default)]
+pub(crate) struct Shortfall {
+    worst: Option<PipelineError>,
+}
+
+impl Shortfall {
+    /// A phase's plan, or none if it does not fit, which is remembered. Other failures are passed on.
+    pub(crate) fn note<P>(&mut self, planned: Result<P, PipelineError>) -> Result<Option<P>, PipelineError> {
+        let needed_by = |error: &PipelineError| match error {
+            PipelineError::OverBudget { needed, .. } => Some(*needed),
+            _ => None,
+        };
+        match planned {
+            Ok(plan) => Ok(Some(plan)),
+            Err(error) if needed_by(&error).is_some() => {
+                if self.worst.as_ref().is_none_or(|worst| needed_by(worst) < needed_by(&error)) {
+                    self.worst = Some(error);
+                }
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn check(self) -> Result<(), PipelineError> {
+        self.worst.map_or(Ok(()), Err)
     }
 }
 

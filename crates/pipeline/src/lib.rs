@@ -8,6 +8,8 @@
 //! What always holds: no state crosses runs, and what is drawn depends on the request and the model alone, not on the
 //! budget, the offload streams or the threads.
 
+#![forbid(unsafe_code)]
+
 mod denoise;
 mod error;
 mod generate;

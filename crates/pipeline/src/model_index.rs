@@ -39,6 +39,16 @@ const CLASSES: [&str; 4] = [
     "StableDiffusionXLImg2ImgPipeline",
 ];
 
+/// The classes that each part may have.
+const PART_CLASSES: [(&str, &[&str]); 6] = [
+    ("text_encoder", &["CLIPTextModel", "CLIPTextModelWithProjection"]),
+    ("text_encoder_2", &["CLIPTextModelWithProjection"]),
+    ("tokenizer", &["CLIPTokenizer", "CLIPTokenizerFast"]),
+    ("tokenizer_2", &["CLIPTokenizer", "CLIPTokenizerFast"]),
+    ("unet", &["UNet2DConditionModel"]),
+    ("vae", &["AutoencoderKL"]),
+];
+
 /// Parts and options that are used, or that don't change the picture and are left alone.
 const KNOWN_KEYS: [&str; 12] = [
     "scheduler",
@@ -74,6 +84,9 @@ impl ModelIndex {
                 return Err(format!("the part `{}` is not supported", key.escape_debug()));
             }
         }
+        for (part, classes) in PART_CLASSES {
+            check_class(part, object.get(part), classes)?;
+        }
         let zeros_for_empty_prompt = match object.get("force_zeros_for_empty_prompt") {
             None => true,
             Some(value) => value.as_bool().ok_or("`force_zeros_for_empty_prompt` must be true or false")?,
@@ -92,6 +105,18 @@ impl ModelIndex {
         };
         Ok(Self { family, guidance })
     }
+}
+
+/// Refuses a part of a class that is not supported. A part that is absent is its reader's to miss.
+fn check_class(part: &str, value: Option<&Value>, classes: &[&str]) -> Result<(), String> {
+    let Some(value) = value.filter(|value| !is_absent(value)) else { return Ok(()) };
+    let class = value.get(1).and_then(Value::as_str);
+    if class.is_some_and(|class| classes.contains(&class)) {
+        return Ok(());
+    }
+    let classes = classes.iter().map(|class| format!("`{class}`")).collect::<Vec<_>>().join(" or ");
+    let found = class.map_or_else(|| "no class".to_owned(), |class| format!("the class `{}`", class.escape_debug()));
+    Err(format!("`{part}` has {found}; it must be {classes}"))
 }
 
 /// `null`, or diffusers' `[null, null]`.
@@ -117,8 +142,8 @@ mod tests {
         let sd = r#"{"_class_name": "StableDiffusionPipeline", "text_encoder": ["transformers", "CLIPTextModel"],
                      "safety_checker": [null, null], "image_encoder": [null, null], "_guidance_scale": 4}"#;
         check(sd, expect!["StableDiffusion Some(4.0)"]);
-        let xl = r#"{"_class_name": "StableDiffusionXLPipeline", "text_encoder": ["t", "C"],
-                     "text_encoder_2": ["t", "C"], "force_zeros_for_empty_prompt": false}"#;
+        let xl = r#"{"_class_name": "StableDiffusionXLPipeline", "text_encoder": ["t", "CLIPTextModel"],
+                     "text_encoder_2": ["t", "CLIPTextModelWithProjection"], "force_zeros_for_empty_prompt": false}"#;
         check(xl, expect!["StableDiffusionXl { zeros_for_empty_prompt: false } None"]);
     }
 
@@ -134,11 +159,16 @@ mod tests {
             ],
         );
         check(
-            r#"{"_class_name": "StableDiffusionPipeline", "text_encoder": ["a", "b"], "image_encoder": ["a", "b"]}"#,
+            r#"{"_class_name": "StableDiffusionPipeline", "image_encoder": ["a", "b"]}"#,
             expect!["the part `image_encoder` is not supported"],
         );
         check(
-            r#"{"_class_name": "StableDiffusionXLPipeline", "text_encoder": ["a", "b"]}"#,
+            r#"{"_class_name": "StableDiffusionPipeline", "text_encoder": ["t", "T5EncoderModel"]}"#,
+            expect![[r#""#]],
+        );
+        check(r#"{"_class_name": "StableDiffusionPipeline", "unet": ["diffusers", 7]}"#, expect![[r#""#]]);
+        check(
+            r#"{"_class_name": "StableDiffusionXLPipeline", "text_encoder": ["t", "CLIPTextModel"]}"#,
             expect!["`StableDiffusionXLPipeline` needs the part `text_encoder_2`, which it does not name"],
         );
     }

@@ -45,10 +45,8 @@ impl<M> PhaseComponent<M> {
     }
 }
 
-/// A phase that fits: what stays resident, and what its activations will take.
-pub(crate) struct PhasePlan {
-    plan: Plan,
-}
+/// A phase that fits: its component's plan, made around its activations.
+pub(crate) struct PhasePlan(Plan);
 
 impl<M> PhaseComponent<M> {
     /// Rehearses `pass` and plans the component around it.
@@ -62,22 +60,17 @@ impl<M> PhaseComponent<M> {
         pass: impl FnOnce(&M, &Run<'_>) -> Result<(), PipelineError>,
     ) -> Result<PhasePlan, PipelineError> {
         let activation_bytes = self.rehearse(device, pass)?;
-        let budget = device.memory().budget();
-        let available = budget.saturating_sub(device.memory().used()).saturating_sub(activation_bytes);
-        let plan = plan(&self.units, available, offload_streams).map_err(|error| {
-            let needed = error.needed + activation_bytes + device.memory().used();
-            PipelineError::OverBudget { component: self.name.clone(), needed, budget, activation_bytes }
-        })?;
-        let total = plan.total_bytes() + activation_bytes + device.memory().used();
-        if total > budget {
-            return Err(PipelineError::OverBudget {
-                component: self.name.clone(),
-                needed: total,
-                budget,
-                activation_bytes,
-            });
-        }
-        Ok(PhasePlan { plan })
+        let (budget, used) = (device.memory().budget(), device.memory().used());
+        let besides = activation_bytes + used;
+        let over =
+            |needed| PipelineError::OverBudget { component: self.name.clone(), needed, budget, activation_bytes };
+        let Some(available) = budget.0.checked_sub(besides.0).map(ByteCount) else {
+            let least = plan(&self.units, ByteCount::ZERO, offload_streams)
+                .map_or_else(|error| error.needed, |_| ByteCount::ZERO);
+            return Err(over(besides + least));
+        };
+        let plan = plan(&self.units, available, offload_streams).map_err(|error| over(besides + error.needed))?;
+        Ok(PhasePlan(plan))
     }
 
     /// Loads the component as planned, runs `pass`, and unloads it.
@@ -88,7 +81,7 @@ impl<M> PhaseComponent<M> {
         pass: impl FnOnce(&M, &Run<'_>) -> Result<R, PipelineError>,
     ) -> Result<R, PipelineError> {
         let shared: Arc<dyn Device> = device.clone();
-        let component = Component::load(&shared, &self.name, self.units.clone(), phase.plan.clone())?;
+        let component = Component::load(&shared, &self.name, self.units.clone(), phase.0.clone())?;
         let cx = Compute::new(shared, ACTIVATIONS);
         pass(&self.model, &Run { cx: &cx, weights: &component })
     }

@@ -238,7 +238,7 @@ impl Opener<'_> {
 
     fn tokenizer(&self, folder: &str, limits: TextLimits) -> Result<Tokenizer, PipelineError> {
         let read = |name: &&'static str| {
-            let bytes = self.source.bytes(&format!("{folder}/{name}"));
+            let bytes = self.source.bytes(&format!("{folder}/{name}"), Tokenizer::FILE_BYTES_MAX.0);
             bytes.map(|bytes| bytes.map(|bytes| (*name, bytes))).transpose()
         };
         let files = Tokenizer::FILES.iter().filter_map(read).collect::<Result<Vec<(&str, Vec<u8>)>, SourceError>>()?;

@@ -1,11 +1,13 @@
 //! Where a model's files are: a diffusers folder, or the program itself.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
 
 use plimsoll_weights::{IndexError, OpenError, TensorFile, TensorIndex};
 
-/// Most bytes of a configuration or tokenizer file that are read.
-const TEXT_BYTES_MAX: u64 = 64 << 20;
+/// Most bytes of a configuration file. The largest real ones have some kilobytes; listed betas may take a megabyte.
+const CONFIG_BYTES_MAX: u64 = 4 << 20;
 
 /// A model in diffusers' layout: `model_index.json` and a folder for each component.
 #[derive(Clone, Debug)]
@@ -42,15 +44,15 @@ pub enum SourceError {
         reason: String,
     },
     /// A text file is far larger than any real one.
-    #[error("`{file}` has {size} bytes; at most {TEXT_BYTES_MAX} are read of a configuration or vocabulary")]
+    #[error("`{file}` has more than {max} bytes, and no real file of its kind has; fetch the model again")]
     TooLarge {
         /// The file.
         file: String,
-        /// Its bytes.
-        size: u64,
+        /// The most that are read.
+        max: u64,
     },
     /// The file is no UTF-8 text. Fetch the model again.
-    #[error("`{file}` is not UTF-8 text")]
+    #[error("`{file}` is not UTF-8 text; fetch the model again")]
     NotText {
         /// The file.
         file: String,
@@ -80,31 +82,16 @@ impl ModelSource {
         }
     }
 
-    /// The bytes of a configuration or tokenizer file, or `None` if there is no such file.
+    /// The bytes of a file, at most `bytes_max`, or `None` if there is no such file.
     ///
     /// # Errors
-    /// [`SourceError`] if it is there and can't be read.
-    pub fn bytes(&self, file: &str) -> Result<Option<Vec<u8>>, SourceError> {
+    /// [`SourceError`] if it is there and can't be read, is no regular file, or is larger.
+    pub fn bytes(&self, file: &str, bytes_max: u64) -> Result<Option<Vec<u8>>, SourceError> {
         match self {
             Self::Embedded { files, .. } => {
                 Ok(files.iter().find(|(path, _)| *path == file).map(|(_, bytes)| bytes.to_vec()))
             }
-            Self::Folder(folder) => {
-                let path = folder.join(file);
-                let missing = |error: std::io::Error| SourceError::Missing {
-                    file: path.display().to_string(),
-                    reason: error.to_string(),
-                };
-                let size = match std::fs::metadata(&path) {
-                    Ok(metadata) => metadata.len(),
-                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-                    Err(error) => return Err(missing(error)),
-                };
-                if size > TEXT_BYTES_MAX {
-                    return Err(SourceError::TooLarge { file: path.display().to_string(), size });
-                }
-                std::fs::read(&path).map(Some).map_err(missing)
-            }
+            Self::Folder(folder) => read_file(&folder.join(file), bytes_max),
         }
     }
 
@@ -113,7 +100,7 @@ impl ModelSource {
     /// # Errors
     /// [`SourceError`] if it is missing or can't be read.
     pub fn text(&self, file: &str) -> Result<String, SourceError> {
-        let bytes = self.bytes(file)?.ok_or_else(|| match self {
+        let bytes = self.bytes(file, CONFIG_BYTES_MAX)?.ok_or_else(|| match self {
             Self::Folder(path) if file == "model_index.json" => {
                 SourceError::NotAModel { path: path.display().to_string() }
             }
@@ -143,4 +130,25 @@ impl ModelSource {
             }
         }
     }
+}
+
+/// Reads a regular file. What calls itself a file and is a device or a pipe may never end.
+fn read_file(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>, SourceError> {
+    let file = || path.display().to_string();
+    let missing = |reason: String| SourceError::Missing { file: file(), reason };
+    let metadata = match std::fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(missing(error.to_string())),
+    };
+    if !metadata.is_file() {
+        return Err(missing("it is no regular file".to_owned()));
+    }
+    let opened = File::open(path).map_err(|error| missing(error.to_string()))?;
+    let mut bytes = Vec::new();
+    opened.take(bytes_max + 1).read_to_end(&mut bytes).map_err(|error| missing(error.to_string()))?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(SourceError::TooLarge { file: file(), max: bytes_max });
+    }
+    Ok(Some(bytes))
 }

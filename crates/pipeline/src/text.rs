@@ -4,6 +4,7 @@ use plimsoll_models::clip::TextRequest;
 use plimsoll_nn::Run;
 use plimsoll_tensor::{Compute, DType, Tensor};
 
+use crate::generate::Shortfall;
 use crate::model_index::Family;
 use crate::phase_component::PhasePlan;
 use crate::pipeline::{Pipeline, TextEncoder};
@@ -34,11 +35,6 @@ pub(crate) struct Prompts {
     zeroed_first: bool,
 }
 
-/// The plan of each text encoder's phase.
-pub(crate) struct TextPlan {
-    phases: Vec<PhasePlan>,
-}
-
 /// What one encoder gives: `[prompts, tokens, width]`, and `[prompts, pooled width]` if it has a projection.
 struct Encoded {
     hidden: Vec<f32>,
@@ -55,26 +51,30 @@ impl Pipeline {
         Ok(Prompts { ids, prompts: texts.len(), zeroed_first: zeros && negative == Some("") })
     }
 
-    /// Plans the text encoders' phases.
-    pub(crate) fn plan_text(&self, prompts: &Prompts) -> Result<TextPlan, PipelineError> {
-        let plan = |(text, ids): (&TextEncoder, &Vec<Vec<u32>>)| {
+    /// Plans the text encoders' phases, as far as they fit.
+    pub(crate) fn plan_text(
+        &self,
+        prompts: &Prompts,
+        shortfall: &mut Shortfall,
+    ) -> Result<Vec<PhasePlan>, PipelineError> {
+        let mut plans = Vec::with_capacity(self.texts.len());
+        for (text, ids) in self.texts.iter().zip(&prompts.ids) {
             let pass = |_: &_, run: &Run<'_>| self.encode(text, run, ids).map(drop);
-            text.encoder.plan(&self.device, self.options.offload_streams, pass)
-        };
-        let phases = self.texts.iter().zip(&prompts.ids).map(plan).collect::<Result<_, _>>()?;
-        Ok(TextPlan { phases })
+            plans.extend(shortfall.note(text.encoder.plan(&self.device, self.options.offload_streams, pass))?);
+        }
+        Ok(plans)
     }
 
     /// Encodes the prompts, one encoder after the other.
     pub(crate) fn encode_text(
         &self,
-        plan: &TextPlan,
+        plans: &[PhasePlan],
         prompts: &Prompts,
         watch: &mut crate::generate::Watch<'_>,
     ) -> Result<Conditioning, PipelineError> {
         watch.begin(Phase::EncodeText, self.texts.len());
         let mut encoded = Vec::with_capacity(self.texts.len());
-        for ((text, ids), phase) in self.texts.iter().zip(&prompts.ids).zip(&plan.phases) {
+        for ((text, ids), phase) in self.texts.iter().zip(&prompts.ids).zip(plans) {
             encoded.push(text.encoder.run(&self.device, phase, |_, run| {
                 let encoded = self.encode(text, run, ids)?;
                 watch.step()?;

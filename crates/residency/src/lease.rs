@@ -51,7 +51,9 @@ pub enum LeaseError {
     Device(#[from] DeviceError),
     /// All slots of the ring are leased: a layer holds more leases at once than the plan has slots. Drop a lease
     /// before taking the next, or use more offload streams.
-    #[error("`{unit}` of `{component}` can't be leased: all {slot_count} slots of the ring are leased already")]
+    #[error(
+        "`{unit}` of `{component}` can't be leased: all {slot_count} slots of the ring are leased already; drop one first, or use more offload streams"
+    )]
     RingLeased {
         /// The component.
         component: String,

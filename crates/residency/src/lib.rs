@@ -12,6 +12,8 @@
 //!
 //! Knows no model, no adapter, no tensor: a unit is bytes and a way to copy them in.
 
+#![forbid(unsafe_code)]
+
 mod component;
 mod lease;
 mod plan;

@@ -14,7 +14,8 @@ pub(crate) struct Ring {
     account: Account,
     /// Slots allocated and not lost to a failed copy.
     slots_alive: usize,
-    free: Vec<FreeSlot>,
+    /// The one read longest ago first.
+    free: VecDeque<FreeSlot>,
     in_flight: VecDeque<(UnitId, Filling)>,
     /// For each unit, the streamed unit that was visited after it the last time.
     successors: Vec<Option<UnitId>>,
@@ -55,7 +56,7 @@ impl Ring {
             slot_bytes,
             account,
             slots_alive: 0,
-            free: Vec::new(),
+            free: VecDeque::new(),
             in_flight: VecDeque::new(),
             successors,
             last_visited: None,
@@ -73,7 +74,8 @@ impl Ring {
         let buffer = filling.acquire(queues.compute).inspect_err(|_| self.slots_alive -= 1)?;
         self.note_visit(unit);
         if !queues.copies.is_empty() {
-            self.prefetch(unit, queues)?;
+            // A copy that can't be started now is started, and its failure told, when its unit is asked for.
+            let _ = self.prefetch(unit, queues);
         }
         Ok(buffer)
     }
@@ -85,7 +87,7 @@ impl Ring {
 
     /// Takes a slot back whose reader's work on `queue` ends at `consumed`.
     pub(crate) fn release(&mut self, buffer: Buffer, consumed: Arc<dyn Event>) {
-        self.free.push(FreeSlot { buffer, consumed: Some(consumed) });
+        self.free.push_back(FreeSlot { buffer, consumed: Some(consumed) });
     }
 
     fn note_visit(&mut self, unit: UnitId) {
@@ -130,7 +132,7 @@ impl Ring {
 
     /// A free slot, a new one, or the one whose copy was expected last and has not been asked for.
     fn take_slot(&mut self, queues: &RingQueues<'_>) -> Result<Option<FreeSlot>, DeviceError> {
-        if let Some(slot) = self.free.pop() {
+        if let Some(slot) = self.free.pop_front() {
             return Ok(Some(slot));
         }
         if self.slots_alive < self.slot_count {

@@ -9,6 +9,9 @@ use plimsoll_device::{ByteCount, DType, Device, HostBytes, ReadError, Upload, Up
 use plimsoll_residency::{Component, LeaseError, LoadError, Unit, UnitId, plan};
 use proptest::prelude::*;
 
+/// As a number of failing reads: the reading thread panics.
+const BREAKS_THE_QUEUE: usize = usize::MAX;
+
 /// Stored numbers that count how often they are read, and fail the reads asked for.
 struct Storage {
     bytes: Vec<u8>,
@@ -42,6 +45,7 @@ impl HostBytes for Storage {
 
     fn read_at(&self, range: Range<usize>, out: &mut [u8]) -> Result<(), ReadError> {
         self.reads.fetch_add(1, Ordering::SeqCst);
+        assert!(self.failing_reads.load(Ordering::SeqCst) != BREAKS_THE_QUEUE, "told to break the queue");
         let fails = self.failing_reads.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         if fails.is_ok() {
             let (offset, len) = (range.start as u64, range.len());
@@ -143,12 +147,28 @@ fn a_failed_read_names_unit_and_storage_and_can_be_repeated() {
         }
         assert_eq!(
             failures,
-            ["uploading `layer.3` failed: reading 256 bytes at offset 0 of `disk` failed: unplugged"],
+            [
+                "uploading `layer.3` failed: reading 256 bytes at offset 0 of `disk` failed: unplugged; check the medium and run again"
+            ],
             "{streams} streams"
         );
         drop(component);
         assert_eq!(bench.used(), ByteCount::ZERO);
     }
+}
+
+#[test]
+fn a_lost_copy_queue_is_told_by_each_lease_and_loses_no_memory() {
+    let bench = Bench::new(&[64; 6], ByteCount::MAX);
+    let component = bench.load_streamed(1);
+    bench.storages[1].fail_next(BREAKS_THE_QUEUE);
+    assert_eq!(bench.visit(&component, 0).unwrap(), vec![0.0; 64]);
+    for unit in [1, 2, 3, 1, 0, 5] {
+        let error = bench.visit(&component, unit).unwrap_err().to_string();
+        assert_eq!(error, "the queue `net.offload.0` stopped working; start again", "unit {unit}");
+    }
+    drop(component);
+    assert_eq!(bench.used(), ByteCount::ZERO);
 }
 
 #[test]
@@ -158,7 +178,10 @@ fn a_second_lease_without_a_second_slot_is_refused_until_the_first_is_dropped() 
     let queue = bench.device.compute_queue();
     let first = component.lease(UnitId(0), &*queue).unwrap();
     let error = component.lease(UnitId(1), &*queue).unwrap_err();
-    assert_eq!(error.to_string(), "`layer.1` of `net` can't be leased: all 1 slots of the ring are leased already");
+    assert_eq!(
+        error.to_string(),
+        "`layer.1` of `net` can't be leased: all 1 slots of the ring are leased already; drop one first, or use more offload streams"
+    );
     drop(first);
     assert_eq!(bench.visit(&component, 1).unwrap(), vec![1.0; 64]);
 }

@@ -10,6 +10,8 @@
 //!
 //! Deliberately knows no network: what to feed it is said by [`NoiseLevel`], [`model_input_scale`] and [`Prediction`].
 
+#![forbid(unsafe_code)]
+
 mod guidance;
 mod noise;
 mod noise_config;

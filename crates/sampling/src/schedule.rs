@@ -194,7 +194,9 @@ pub enum ScheduleError {
         max: usize,
     },
     /// The `model` schedule needs a timestep of its own for each step. Take fewer steps or another schedule.
-    #[error("{count} steps are too many for schedule `model`, which has {max} timesteps for them")]
+    #[error(
+        "{count} steps are too many for schedule `model`, which has {max} timesteps for them; take fewer steps or another schedule"
+    )]
     TooFewTimesteps {
         /// How many were asked for.
         count: usize,

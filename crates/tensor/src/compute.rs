@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_device::{Account, ByteCount, DType, Device, Kernels, Output, Queue};
+use plimsoll_device::{Account, ByteCount, DType, Device, Kernels, OPERAND_LEN_LIMIT, Output, Queue};
 
 use crate::error::shape_error;
 use crate::{OpError, Tensor};
@@ -74,14 +74,12 @@ impl Compute {
         dtype: DType,
         fill: impl FnOnce(&dyn Kernels, Output<'_>) -> Result<(), OpError>,
     ) -> Result<Tensor, OpError> {
-        let bytes = shape.iter().try_fold(dtype.size(), |product, &size| product.checked_mul(size));
-        let Some(bytes) = bytes.filter(|&bytes| bytes > 0) else {
-            return Err(shape_error(
-                op,
-                &[("output", shape)],
-                "every size must be at least 1, and the product countable",
-            ));
+        let len = shape.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
+        let Some(len) = len.filter(|len| (1..OPERAND_LEN_LIMIT).contains(len)) else {
+            let rule = format!("a tensor must have from 1 to {} numbers", OPERAND_LEN_LIMIT - 1);
+            return Err(shape_error(op, &[("output", shape)], rule));
         };
+        let bytes = len * dtype.size();
         let mut buffer = self.device.allocate(&*self.queue, self.account, ByteCount::of(bytes))?;
         fill(self.kernels(), Output { buffer: &mut buffer, dtype })?;
         Ok(Tensor::from_buffer(buffer, shape.to_vec(), dtype))

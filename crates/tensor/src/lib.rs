@@ -10,6 +10,8 @@
 //!
 //! Deliberately absent: strides, implicit broadcasting, lazy evaluation, a current device.
 
+#![forbid(unsafe_code)]
+
 mod compute;
 mod error;
 mod ops;

@@ -79,7 +79,7 @@ fn an_op_names_itself_and_all_shapes_when_they_do_not_fit() {
     );
     check(
         cx.upload(&[], &[0], DType::F32),
-        expect!["`upload` can't take `output` [0]: every size must be at least 1, and the product countable"],
+        expect!["`upload` can't take `output` [0]: a tensor must have from 1 to 4294967294 numbers"],
     );
     check(
         cx.pixel_shuffle(&zeros(&cx, &[1, 2, 2, 6]), 2),
@@ -139,7 +139,9 @@ fn an_output_over_budget_is_an_ordinary_error_and_books_nothing() {
     let used = cx.device().memory().used();
     check(
         cx.combine(&[(1.0, &x), (2.0, &x), (3.0, &x)]).and_then(|y| cx.concat(&[&x, &y])),
-        expect!["`activations` needs 4.00 KiB more, but only 0 B of the budget of 4.00 KiB is available"],
+        expect![
+            "`activations` needs 4.00 KiB more, but only 0 B of the budget of 4.00 KiB is available; raise the budget or ask for less"
+        ],
     );
     assert_eq!(cx.device().memory().used(), used);
 }
