@@ -206,6 +206,10 @@ mod tests {
             ),
             (r#"{"beta_schedule": "sigmoid"}"#, "unknown variant `sigmoid`, expected one of `linear`, `scaled_linear`"),
             (r#"{"prediction_type": "flow"}"#, "unknown variant `flow`"),
+            (
+                r#"{"_class_name": "FlowMatchEulerDiscreteScheduler"}"#,
+                "`_class_name` = `FlowMatchEulerDiscreteScheduler`",
+            ),
             (r#"{"clip_sample": true}"#, "`clip_sample` = `true`, which is not supported"),
             (r#"{"use_beta_sigmas": true}"#, "`use_beta_sigmas`"),
             (r#"{"solver_order": 3}"#, "`solver_order` = `3`"),

@@ -12,6 +12,18 @@ use crate::sampler::Sampler;
 const TRAIN_TIMESTEP_COUNT_MAX: usize = 100_000;
 
 /// The file as diffusers writes it. Defaults for missing keys are those of diffusers' DDIM class.
+/// diffusers' classes over the same noise tables whose formulas none of our samplers has; a model that names one is drawn
+/// with another sampler along the same timesteps.
+const OTHER_CLASSES: [&str; 7] = [
+    "DDPMScheduler",
+    "DPMSolverSinglestepScheduler",
+    "DEISMultistepScheduler",
+    "KDPM2DiscreteScheduler",
+    "KDPM2AncestralDiscreteScheduler",
+    "LMSDiscreteScheduler",
+    "PNDMScheduler",
+];
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ConfigFile {
@@ -183,6 +195,16 @@ impl ConfigFile {
             (false, true) => SigmaSpacing::Exponential,
             (false, false) => SigmaSpacing::Unchanged,
         };
+        if let Some(class) = &self.class_name
+            && Sampler::of_diffusers_class(class).is_none()
+            && !OTHER_CLASSES.contains(&class.as_str())
+        {
+            return Err(NoiseConfigError::Unsupported {
+                key: "_class_name",
+                value: class.escape_debug().to_string(),
+                supported: "diffusers' schedulers for discrete timesteps, such as `DDIMScheduler`",
+            });
+        }
         let sampler = match self.class_name.as_deref().and_then(Sampler::of_diffusers_class) {
             Some(Sampler::Dpmpp2m) if self.algorithm_type == "sde-dpmsolver++" => Some(Sampler::Dpmpp2mSde),
             sampler => sampler,
