@@ -31,7 +31,7 @@ impl CpuDevice {
         if len == 0 {
             return Ok(None);
         }
-        let account = self.shared.memory.account("workspace");
+        let account = self.shared.ledger.account("workspace");
         Ok(Some(self.shared.allocate(account, ByteCount::of(len * size_of::<f32>()))?))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll_device::{
-    Account, AllocError, Buffer, ByteCount, DType, Device, DeviceError, Kernels, Memory, Queue, Upload, WeightForm,
+    Account, AllocError, Buffer, ByteCount, DType, Device, DeviceError, Kernels, Ledger, Queue, Upload, WeightForm,
 };
 
 use crate::isa::{Isa, IsaError};
@@ -26,8 +26,8 @@ pub enum CpuError {
     /// `PLIMSOLL_CPU` asks for what isn't there.
     #[error(transparent)]
     Isa(#[from] IsaError),
-    /// The threads can't be started.
-    #[error("starting {threads} compute threads failed: {reason}")]
+    /// The threads can't be started. Ask for fewer.
+    #[error("starting {threads} compute threads failed: {reason}; ask for fewer (--threads)")]
     Threads {
         /// How many were wanted.
         threads: usize,
@@ -44,7 +44,7 @@ pub struct CpuDevice {
 
 /// What the device and its queues have in common.
 pub(crate) struct Shared {
-    pub(crate) memory: Memory,
+    pub(crate) ledger: Ledger,
     pub(crate) isa: Isa,
     pub(crate) pool: Arc<rayon::ThreadPool>,
     /// Whether memory is only claimed and kernels don't run: see [`CpuDevice::rehearsal`].
@@ -64,17 +64,17 @@ impl CpuDevice {
             .thread_name(|idx| format!("plimsoll-compute-{idx}"))
             .build()
             .map_err(|error| CpuError::Threads { threads, reason: error.to_string() })?;
-        let memory = Memory::new(options.budget);
-        Ok(Self::of(Shared { memory, isa, pool: Arc::new(pool), rehearsing: false }))
+        let ledger = Ledger::new(options.budget);
+        Ok(Self::of(Shared { ledger, isa, pool: Arc::new(pool), rehearsing: false }))
     }
 
-    /// A stand-in with empty, unlimited books, on which a pass costs nothing but is booked exactly as on this device:
+    /// A stand-in with an empty, unlimited ledger, on which a pass costs nothing but is booked exactly as on this device:
     /// allocations are claims without memory, uploads and kernels do nothing. Its peak is this device's peak for the
     /// same calls.
     pub fn rehearsal(&self) -> Self {
-        let memory = Memory::new(ByteCount::MAX);
+        let ledger = Ledger::new(ByteCount::MAX);
         let Shared { isa, pool, .. } = &*self.shared;
-        Self::of(Shared { memory, isa: *isa, pool: pool.clone(), rehearsing: true })
+        Self::of(Shared { ledger, isa: *isa, pool: pool.clone(), rehearsing: true })
     }
 
     /// Runs `work` on one of the compute threads. Kernels called from there start without a hand-over between threads.
@@ -98,8 +98,8 @@ impl Device for CpuDevice {
         "cpu:0".to_owned()
     }
 
-    fn memory(&self) -> &Memory {
-        &self.shared.memory
+    fn ledger(&self) -> &Ledger {
+        &self.shared.ledger
     }
 
     fn allocate(&self, _queue: &dyn Queue, account: Account, size: ByteCount) -> Result<Buffer, AllocError> {
@@ -137,12 +137,12 @@ impl Device for CpuDevice {
 impl Shared {
     pub(crate) fn allocate(&self, account: Account, size: ByteCount) -> Result<Buffer, AllocError> {
         let size = size.align_up(LINE_BYTES as u64);
-        let charge = self.memory.charge(account, size)?;
+        let charge = self.ledger.charge(account, size)?;
         let storage = if self.rehearsing {
             HostMemory::claim()
         } else {
             HostMemory::allocate(size.to_usize())
-                .ok_or_else(|| AllocError::Exhausted { account: self.memory.account_name(account), needed: size })?
+                .ok_or_else(|| AllocError::Exhausted { account: self.ledger.account_name(account), needed: size })?
         };
         Ok(Buffer::new(Box::new(storage), charge))
     }

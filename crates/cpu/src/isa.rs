@@ -41,14 +41,14 @@ impl Isa {
     /// All of them, the slowest first.
     pub(crate) const ALL: [Self; 3] = [Self::Portable, Self::Avx2, Self::Avx512];
 
-    /// What `PLIMSOLL_CPU` says, or else the best that this CPU has.
+    /// What `PLIMSOLL_CPU` says, or else (unset or empty) the best that this CPU has.
     ///
     /// # Errors
     /// [`IsaError`] when the variable has another value, or one that this CPU lacks.
     pub(crate) fn detect() -> Result<Self, IsaError> {
         match std::env::var_os(ISA_VARIABLE) {
-            Some(name) => Self::named(&name.to_string_lossy()),
-            None => Ok(Self::best()),
+            Some(name) if !name.is_empty() => Self::named(&name.to_string_lossy()),
+            _ => Ok(Self::best()),
         }
     }
 

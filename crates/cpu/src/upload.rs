@@ -40,7 +40,7 @@ pub(crate) fn fill(shared: &Shared, upload: &Upload, slot: &mut Buffer) -> Resul
     let staging_bytes = staging_bytes(shared.isa, upload);
     let mut staging = match staging_bytes {
         ByteCount::ZERO => None,
-        bytes => Some(shared.allocate(shared.memory.account("staging"), bytes)?),
+        bytes => Some(shared.allocate(shared.ledger.account("staging"), bytes)?),
     };
     if shared.rehearsing {
         return Ok(());

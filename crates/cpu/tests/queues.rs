@@ -50,7 +50,7 @@ impl HostBytes for Gated {
 fn upload(device: &CpuDevice, queue: &dyn Queue, source: Arc<dyn HostBytes>) -> Filling {
     let form = WeightForm::Vector { len: LEN };
     let piece = UploadPiece { source, source_dtype: DType::F32, form, dtype: DType::F32, offset: 0 };
-    let account = device.memory().account("weights");
+    let account = device.ledger().account("weights");
     let slot = device.allocate(queue, account, device.weight_bytes(&form, DType::F32)).unwrap();
     queue.upload(&Arc::new(Upload { name: "layer".to_owned(), pieces: vec![piece] }), slot)
 }
@@ -116,7 +116,7 @@ fn a_thread_that_panics_fails_its_copies_and_gives_their_memory_back() {
     }
     assert!(copies.synchronize().is_err());
     drop(copies);
-    assert_eq!(device.memory().used(), ByteCount::ZERO);
+    assert_eq!(device.ledger().used(), ByteCount::ZERO);
 }
 
 #[test]
@@ -129,8 +129,8 @@ fn a_rehearsal_books_what_a_run_books_and_holds_no_memory() {
         let filling = upload(device, &*device.compute_queue(), source.clone());
         drop(filling.acquire(&*device.compute_queue()).unwrap());
     }
-    assert_eq!(device.memory().report().accounts, rehearsal.memory().report().accounts);
-    assert_eq!(device.memory().peak(), rehearsal.memory().peak());
-    let huge = rehearsal.allocate(&*rehearsal.compute_queue(), rehearsal.memory().account("a"), ByteCount(1 << 60));
+    assert_eq!(device.ledger().report().accounts, rehearsal.ledger().report().accounts);
+    assert_eq!(device.ledger().peak(), rehearsal.ledger().peak());
+    let huge = rehearsal.allocate(&*rehearsal.compute_queue(), rehearsal.ledger().account("a"), ByteCount(1 << 60));
     assert_eq!(huge.unwrap().size(), ByteCount(1 << 60));
 }

@@ -6,7 +6,7 @@
 //!
 //! What always holds:
 //! - Every [`Buffer`] carries a [`Charge`]: its bytes are booked on an account for exactly as long as it lives, and
-//!   the sum of all charges never exceeds the budget of [`Memory`].
+//!   the sum of all charges never exceeds the budget of [`Ledger`].
 //! - A buffer that is being filled is owned by the copy ([`Filling`]); nobody can read or write it before it is
 //!   acquired, and acquiring inserts the wait for its `ready` event.
 //! - Queues are arguments. Nothing here knows a current device or a current queue.
@@ -18,7 +18,8 @@ mod byte_count;
 mod dtype;
 mod host_bytes;
 mod kernels;
-mod memory;
+mod ledger;
+
 mod queue;
 mod weight;
 
@@ -30,6 +31,6 @@ pub use kernels::{
     Activation, AttentionShape, ConvShape, GroupNormShape, Kernels, MatmulShape, OPERAND_LEN_LIMIT, Operand, Output,
     ResizeShape,
 };
-pub use memory::{Account, AccountRow, AllocError, Charge, Memory, MemoryReport};
+pub use ledger::{Account, AccountRow, AllocError, Charge, Ledger, MemoryReport};
 pub use queue::{Device, DeviceError, Event, Filling, Queue};
 pub use weight::{Upload, UploadPiece, WeightForm};

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::{Account, AllocError, Buffer, ByteCount, DType, Kernels, Memory, ReadError, Upload, WeightForm};
+use crate::{Account, AllocError, Buffer, ByteCount, DType, Kernels, Ledger, ReadError, Upload, WeightForm};
 
 /// Work failed, perhaps work enqueued earlier that is found out only now.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -33,8 +33,8 @@ pub trait Device: Send + Sync {
     /// The device's kind and index, such as `cpu:0`.
     fn name(&self) -> String;
 
-    /// The books of its memory.
-    fn memory(&self) -> &Memory;
+    /// The ledger of its memory.
+    fn ledger(&self) -> &Ledger;
 
     /// Memory of at least `size` bytes with unspecified (but initialized) contents, booked on `account`; usable by
     /// work enqueued on `queue` from now on.

@@ -58,7 +58,7 @@ pub struct Generated {
     pub images: Vec<Image>,
     /// Seconds of each phase, loading included, in the order they ran.
     pub seconds: Vec<(Phase, f64)>,
-    /// The books after the run, with the peak of all of it.
+    /// The ledger after the run, with the peak of all of it.
     pub memory: MemoryReport,
 }
 
@@ -126,7 +126,7 @@ impl Pipeline {
         if let (Some(upscaler), Some(plan)) = (upscaler, &upscale_plan) {
             images = upscaler.run(&self.device, plan, &images, &mut watch)?;
         }
-        Ok(Generated { images, seconds: watch.seconds, memory: self.device.memory().report() })
+        Ok(Generated { images, seconds: watch.seconds, memory: self.device.ledger().report() })
     }
 
     /// Refuses a request that can't be, and gives its guidance.
@@ -302,7 +302,7 @@ impl NoiseSource for PartOfBatch {
 
 /// Tells the caller how a run goes on, and takes its time.
 pub(crate) struct Watch<'a> {
-    pipeline_memory: plimsoll_device::Memory,
+    ledger: plimsoll_device::Ledger,
     progress: &'a mut dyn Progress,
     seconds: Vec<(Phase, f64)>,
     began: Option<(Phase, Instant)>,
@@ -311,8 +311,8 @@ pub(crate) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     fn new(pipeline: &Pipeline, progress: &'a mut dyn Progress) -> Self {
-        let pipeline_memory = pipeline.device.memory().clone();
-        Self { pipeline_memory, progress, seconds: Vec::new(), began: None, memory: None }
+        let ledger = pipeline.device.ledger().clone();
+        Self { ledger, progress, seconds: Vec::new(), began: None, memory: None }
     }
 
     pub(crate) fn begin(&mut self, phase: Phase, step_count: usize) {
@@ -324,16 +324,16 @@ impl<'a> Watch<'a> {
         if self.progress.step() { Ok(()) } else { Err(PipelineError::Cancelled) }
     }
 
-    /// Keeps the books as they stand, with the phase's component loaded, for its end.
+    /// Keeps the ledger as it stands, with the phase's component loaded, for its end.
     pub(crate) fn note_memory(&mut self) {
-        self.memory = Some(self.pipeline_memory.report());
+        self.memory = Some(self.ledger.report());
     }
 
     pub(crate) fn end(&mut self) {
         if let Some((phase, began)) = self.began.take() {
             self.seconds.push((phase, began.elapsed().as_secs_f64()));
         }
-        let memory = self.memory.take().unwrap_or_else(|| self.pipeline_memory.report());
+        let memory = self.memory.take().unwrap_or_else(|| self.ledger.report());
         self.progress.end(&memory);
     }
 }

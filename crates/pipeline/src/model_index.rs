@@ -164,9 +164,14 @@ mod tests {
         );
         check(
             r#"{"_class_name": "StableDiffusionPipeline", "text_encoder": ["t", "T5EncoderModel"]}"#,
-            expect!["`text_encoder` has the class `T5EncoderModel`; it must be `CLIPTextModel` or `CLIPTextModelWithProjection`"],
+            expect![
+                "`text_encoder` has the class `T5EncoderModel`; it must be `CLIPTextModel` or `CLIPTextModelWithProjection`"
+            ],
         );
-        check(r#"{"_class_name": "StableDiffusionPipeline", "unet": ["diffusers", 7]}"#, expect!["`unet` has no class; it must be `UNet2DConditionModel`"]);
+        check(
+            r#"{"_class_name": "StableDiffusionPipeline", "unet": ["diffusers", 7]}"#,
+            expect!["`unet` has no class; it must be `UNet2DConditionModel`"],
+        );
         check(
             r#"{"_class_name": "StableDiffusionXLPipeline", "text_encoder": ["t", "CLIPTextModel"]}"#,
             expect!["`StableDiffusionXLPipeline` needs the part `text_encoder_2`, which it does not name"],

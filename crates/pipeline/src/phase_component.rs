@@ -60,7 +60,7 @@ impl<M> PhaseComponent<M> {
         pass: impl FnOnce(&M, &Run<'_>) -> Result<(), PipelineError>,
     ) -> Result<PhasePlan, PipelineError> {
         let activation_bytes = self.rehearse(device, pass)?;
-        let (budget, used) = (device.memory().budget(), device.memory().used());
+        let (budget, used) = (device.ledger().budget(), device.ledger().used());
         let besides = activation_bytes + used;
         let over =
             |needed| PipelineError::OverBudget { component: self.name.clone(), needed, budget, activation_bytes };
@@ -99,6 +99,6 @@ impl<M> PhaseComponent<M> {
         let activations: Arc<dyn Device> = Arc::new(device.rehearsal());
         let cx = Compute::new(activations.clone(), ACTIVATIONS);
         pass(&self.model, &Run { cx: &cx, weights: &component })?;
-        Ok(activations.memory().peak())
+        Ok(activations.ledger().peak())
     }
 }

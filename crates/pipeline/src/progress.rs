@@ -41,7 +41,7 @@ pub trait Progress {
     /// One of its steps is done. Returning `false` stops the run.
     fn step(&mut self) -> bool;
 
-    /// The phase is over; the device's books as they stand before its component is unloaded.
+    /// The phase is over; the device's ledger as it stands before its component is unloaded.
     fn end(&mut self, memory: &MemoryReport);
 }
 

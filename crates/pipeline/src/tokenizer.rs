@@ -98,6 +98,18 @@ pub enum TokenizerError {
         /// Rows of the text encoder's token embedding.
         vocab_size: usize,
     },
+    /// Two tokens would become one to the text encoder. Use the vocabulary that came with the model.
+    #[error("`{file}` gives the id {id} to both `{first}` and `{second}`; use the vocabulary that came with the model")]
+    SharedId {
+        /// The file.
+        file: String,
+        /// A token.
+        first: String,
+        /// Another token.
+        second: String,
+        /// The id of both.
+        id: u32,
+    },
     /// A special token has no id. Use the vocabulary that came with the model.
     #[error("`{file}` has no token `{token}`, which is the {role} token; use the vocabulary that came with the model")]
     MissingSpecialToken {
@@ -309,9 +321,14 @@ fn token_ids(
     limits: TextLimits,
 ) -> Result<BTreeMap<String, u32>, TokenizerError> {
     let mut ids = BTreeMap::new();
-    for (token, id) in vocab {
-        let id = checked_id(folder, file, &token, &id, limits.vocab_size)?;
-        ids.insert(token, id);
+    let mut tokens: BTreeMap<u32, &str> = BTreeMap::new();
+    for (token, id) in &vocab {
+        let id = checked_id(folder, file, token, id, limits.vocab_size)?;
+        if let Some(first) = tokens.insert(id, token) {
+            let (first, second) = (shown(first), shown(token));
+            return Err(TokenizerError::SharedId { file: folder.path(file), first, second, id });
+        }
+        ids.insert(token.clone(), id);
     }
     Ok(ids)
 }
@@ -354,7 +371,7 @@ impl SpecialTokens {
     /// As transformers: a config with `added_tokens_decoder` says it all; otherwise `special_tokens_map.json` overrides
     /// the config, and `added_tokens.json` and `tokenizer.json` may add tokens.
     fn read(folder: &Folder<'_>, config: &Map<String, Value>, vocabulary: &Vocabulary) -> Result<Self, TokenizerError> {
-        let mut others = BTreeMap::new();
+        let mut added_tokens = Vec::new();
         let mut map = Map::new();
         match config.get("added_tokens_decoder") {
             Some(Value::Object(added)) => {
@@ -362,26 +379,28 @@ impl SpecialTokens {
                     let id: u64 =
                         id.parse().map_err(|_| folder.malformed(CONFIG_FILE, format!("`{}` is no id", shown(id))))?;
                     let token = added_token(folder, CONFIG_FILE, "added_tokens_decoder", token)?;
-                    others.insert(id, (CONFIG_FILE, token));
+                    added_tokens.push((CONFIG_FILE, id, token));
                 }
             }
             None | Some(Value::Null) => {
                 map = folder.object(SPECIAL_FILE)?.unwrap_or_default();
                 for (token, id) in folder.object(ADDED_FILE)?.unwrap_or_default() {
                     let id = id.as_u64().ok_or_else(|| folder.malformed(ADDED_FILE, format!("{id} is no id")))?;
-                    others.insert(id, (ADDED_FILE, AddedToken::from(token, false)));
+                    added_tokens.push((ADDED_FILE, id, AddedToken::from(token, false)));
                 }
                 for token in &vocabulary.added {
                     let id = token.get("id").and_then(Value::as_u64);
                     let id = id.ok_or_else(|| folder.malformed(BACKEND_FILE, "an added token has no id"))?;
                     let token = added_token(folder, BACKEND_FILE, "added_tokens", token)?;
-                    others.insert(id, (BACKEND_FILE, token));
+                    added_tokens.push((BACKEND_FILE, id, token));
                 }
             }
             Some(_) => return Err(folder.malformed(CONFIG_FILE, "`added_tokens_decoder` is not an object")),
         }
-        for (id, (file, token)) in &others {
-            check_added(folder, vocabulary, file, *id, token)?;
+        let mut others = BTreeMap::new();
+        for (file, id, token) in added_tokens {
+            check_added(folder, vocabulary, file, id, &token)?;
+            others.insert(id, token);
         }
         let role = |key: &str, default: &str| {
             let (file, value) = match map.get(key) {
@@ -398,7 +417,7 @@ impl SpecialTokens {
             end: role("eos_token", "<|endoftext|>")?,
             unknown: role("unk_token", "<|endoftext|>")?,
             pad: role("pad_token", "<|endoftext|>")?,
-            others: others.into_values().map(|(_, token)| token).collect(),
+            others: others.into_values().collect(),
         })
     }
 

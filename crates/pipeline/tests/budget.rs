@@ -31,8 +31,8 @@ fn draw(folder: &Path, budget: ByteCount, streams: usize) -> (ByteCount, Result<
     let device = device(budget);
     let pipeline = opened(folder, device.clone(), streams);
     let drawn = pipeline.generate(&request(), None, &mut Silent);
-    assert_eq!(device.memory().used(), ByteCount::ZERO, "a run leaves nothing on the device");
-    (device.memory().peak(), drawn)
+    assert_eq!(device.ledger().used(), ByteCount::ZERO, "a run leaves nothing on the device");
+    (device.ledger().peak(), drawn)
 }
 
 /// The smallest budget that a run is not refused with: what the first refusal asks for.
@@ -116,6 +116,6 @@ fn a_cancelled_run_leaves_nothing_behind() {
         let pipeline = opened(&asset("emoji64"), device.clone(), 2);
         let error = pipeline.generate(&request(), None, &mut StopAt(stop_at)).unwrap_err();
         assert!(matches!(error, PipelineError::Cancelled), "{error}");
-        assert_eq!(device.memory().used(), ByteCount::ZERO);
+        assert_eq!(device.ledger().used(), ByteCount::ZERO);
     }
 }

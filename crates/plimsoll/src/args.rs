@@ -1,5 +1,6 @@
 //! The command line: each flag declared once, from which help and errors are made.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -11,7 +12,11 @@ use plimsoll_pipeline::{COUNT_MAX, SIDE_MAX};
 use plimsoll_sampling::{STEP_COUNT_MAX, Sampler, SigmaSchedule};
 
 use crate::budget::Budget;
+use crate::console;
 use crate::failure::Failure;
+
+/// More threads than this share no picture's work sensibly, and each takes memory.
+const THREADS_MAX: usize = 256;
 
 /// Draws pictures with diffusion models inside a hard memory budget.
 #[derive(Debug, Parser)]
@@ -90,7 +95,7 @@ pub(crate) struct GenerateArgs {
     pub(crate) offload_streams: usize,
 
     /// Threads that compute [default: one per core]
-    #[arg(long, value_name = "N", value_parser = |text: &str| whole(text, 1, 1024))]
+    #[arg(long, value_name = "N", value_parser = |text: &str| whole(text, 1, THREADS_MAX))]
     pub(crate) threads: Option<usize>,
 
     /// Enlarge the pictures 4 times with the built-in Real-ESRGAN
@@ -151,7 +156,7 @@ pub(crate) struct BenchArgs {
     pub(crate) runs: usize,
 
     /// Threads that compute [default: one per core]
-    #[arg(long, value_name = "N", value_parser = |text: &str| whole(text, 1, 1024))]
+    #[arg(long, value_name = "N", value_parser = |text: &str| whole(text, 1, THREADS_MAX))]
     pub(crate) threads: Option<usize>,
 
     /// Print one JSON list
@@ -189,9 +194,8 @@ impl Cli {
     pub(crate) fn from_command_line() -> Result<Self, Failure> {
         Self::try_parse().map_err(|error| match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-                // A closed pipe is the reader's wish.
-                let _ = error.print();
-                Failure::Shown(ExitCode::SUCCESS)
+                let printed = error.print().and_then(|()| std::io::stdout().flush());
+                console::printed(printed).map_or_else(Failure::from, |()| Failure::Shown(ExitCode::SUCCESS))
             }
             _ => Failure::Usage(one_line(&error)),
         })
@@ -211,8 +215,8 @@ fn one_line(error: &clap::Error) -> String {
         .filter(|line| !line.is_empty());
     let said = parts.collect::<Vec<_>>().join("; ").replace(":; ", ": ");
     let said = said.strip_prefix("error: ").unwrap_or(&said);
-    let command = std::env::args().nth(1).filter(|name| Cli::command().find_subcommand(name).is_some());
-    match command {
+    let command = std::env::args_os().nth(1).filter(|name| Cli::command().find_subcommand(name).is_some());
+    match command.as_ref().and_then(|command| command.to_str()) {
         Some(command) => format!("{said}; see `plimsoll {command} --help`"),
         None => format!("{said}; see `plimsoll --help`"),
     }
@@ -236,7 +240,9 @@ fn seed(text: &str) -> Result<u64, String> {
 }
 
 fn finite(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|number: &f64| number.is_finite()).ok_or_else(|| "it must be a number".to_owned())
+    // Samplers compute in f32.
+    let number = text.parse().ok().filter(|number: &f64| (*number as f32).is_finite());
+    number.ok_or_else(|| "it must be a number from -3.4e38 to 3.4e38".to_owned())
 }
 
 fn strength(text: &str) -> Result<f64, String> {

@@ -3,16 +3,16 @@
 //! Each run is a process of its own, so loading is part of it, and the cases take turns, so that what else the machine
 //! does hits them alike. One unmeasured run comes first, to have the files in the page cache.
 
-use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
 use serde::Serialize;
 
 use crate::args::BenchArgs;
 use crate::failure::Failure;
+use crate::{console, unfinished};
 
 /// What is measured, with the flags that make it.
 struct Case {
@@ -39,7 +39,7 @@ struct CaseReport {
 /// # Errors
 /// [`Failure`] if a run fails.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
-    let folder = tempfile::tempdir().context("no temporary folder can be made; check the disk")?;
+    let folder = unfinished::scratch_folder().context("no temporary folder can be made; check the disk")?;
     let picture = folder.path().join("bench.png");
     let (_, unlimited_peak) = draw(args, &picture, &[])?;
     let half = (unlimited_peak / 2).to_string();
@@ -62,12 +62,11 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
     }
     let unlimited = median(&cases[0].seconds);
     let reports: Vec<CaseReport> = cases.into_iter().map(|case| report(case, unlimited)).collect();
-    print(args, &reports);
-    Ok(())
+    Ok(console::print(&rendered(args, &reports))?)
 }
 
 /// Seconds of a process that draws, and its peak in bytes.
-fn draw(args: &BenchArgs, picture: &Path, flags: &[String]) -> Result<(f64, u64), anyhow::Error> {
+fn draw(args: &BenchArgs, picture: &Path, flags: &[String]) -> Result<(f64, u64), Failure> {
     let program = std::env::current_exe().context("this program's own path can't be found")?;
     let mut command = Command::new(program);
     command.args(["generate", &args.prompt, "--json", "--seed", "1", "--out"]).arg(picture);
@@ -82,10 +81,16 @@ fn draw(args: &BenchArgs, picture: &Path, flags: &[String]) -> Result<(f64, u64)
     let output = command.output().context("this program can't be started again")?;
     let seconds = began.elapsed().as_secs_f64();
     if !output.status.success() {
-        bail!("a run failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+        let said = String::from_utf8_lossy(&output.stderr);
+        let line = said.trim().trim_start_matches("error: ");
+        return Err(match output.status.code() {
+            Some(2) => Failure::usage(line),
+            _ => anyhow!("a run failed: {line}").into(),
+        });
     }
     let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).context("a run printed no JSON")?;
-    Ok((seconds, outcome["peak_bytes"].as_u64().context("a run told no peak")?))
+    let peak_bytes = outcome["peak_bytes"].as_u64().context("a run told no peak")?;
+    Ok((seconds, peak_bytes))
 }
 
 fn report(case: Case, unlimited: f64) -> CaseReport {
@@ -101,18 +106,16 @@ fn median(seconds: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
 }
 
-fn print(args: &BenchArgs, reports: &[CaseReport]) {
-    let mut out = std::io::stdout();
-    // A reader that has closed its end has read enough.
+fn rendered(args: &BenchArgs, reports: &[CaseReport]) -> String {
     if args.json {
-        let _ = writeln!(out, "{}", serde_json::to_string(reports).expect("numbers and names are JSON"));
-        return;
+        return serde_json::to_string(reports).expect("numbers and names are JSON") + "\n";
     }
-    let _ = writeln!(out, "{:<28} {:>9} {:>7} {:>12}", "case", "seconds", "ratio", "peak bytes");
+    let mut text = format!("{:<28} {:>9} {:>7} {:>12}\n", "case", "seconds", "ratio", "peak bytes");
     for report in reports {
         let CaseReport { name, seconds, ratio, peak_bytes, .. } = report;
-        let _ = writeln!(out, "{name:<28} {seconds:>9.3} {ratio:>7.2} {peak_bytes:>12}");
+        text.push_str(&format!("{name:<28} {seconds:>9.3} {ratio:>7.2} {peak_bytes:>12}\n"));
     }
+    text
 }
 
 #[cfg(test)]

@@ -5,6 +5,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
+use plimsoll_cpu::CpuError;
+
+use crate::console::escaped;
 
 /// Why a command ends without success.
 #[derive(Debug)]
@@ -31,14 +34,7 @@ impl Failure {
             Self::Shown(_) => String::new(),
         };
         let lines = text.split(['\n', '\r']).map(str::trim).filter(|line| !line.is_empty());
-        let mut one = String::new();
-        for character in lines.collect::<Vec<_>>().join(" ").chars() {
-            match character.is_control() {
-                true => one.extend(character.escape_default()),
-                false => one.push(character),
-            }
-        }
-        one
+        escaped(&lines.collect::<Vec<_>>().join(" "))
     }
 
     pub(crate) fn exit_code(&self) -> ExitCode {
@@ -68,8 +64,9 @@ pub(crate) fn file_failure(path: &Path, what: &str, error: &io::Error, advice: &
 }
 
 /// Why a file can't be had, in words that are the same on every system where there are such words.
-fn reason(error: &io::Error) -> String {
+pub(crate) fn reason(error: &io::Error) -> String {
     match error.kind() {
+        ErrorKind::InvalidFilename => "the name is too long, or not possible here".to_owned(),
         ErrorKind::NotFound => "no such file or folder".to_owned(),
         ErrorKind::AlreadyExists => "it is there already".to_owned(),
         kind => match kind.to_string() {
@@ -82,6 +79,15 @@ fn reason(error: &io::Error) -> String {
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
         Self::Failed(error)
+    }
+}
+
+impl From<CpuError> for Failure {
+    fn from(error: CpuError) -> Self {
+        match error {
+            CpuError::Isa(error) => Self::usage(error),
+            CpuError::Threads { .. } => Self::Failed(error.into()),
+        }
     }
 }
 

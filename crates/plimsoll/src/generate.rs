@@ -1,7 +1,6 @@
 //! `plimsoll generate`: a text to pictures.
 
 use std::hash::{BuildHasher, RandomState};
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use serde::Serialize;
 
 use crate::args::{GenerateArgs, Report};
 use crate::budget::Budget;
+use crate::console::{self, escaped};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::picture_metadata::PictureMetadata;
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<(), Failure> {
     let source = built_in::model(args.model.as_deref())?;
     let start = args.image.as_deref().map(png_reader::read).transpose()?;
     let device = CpuDevice::new(&CpuOptions { budget: args.budget.line()?, threads: args.threads });
-    let device = Arc::new(device.map_err(anyhow::Error::new)?);
+    let device = Arc::new(device?);
     let options = PipelineOptions { dtype: args.dtype.into(), offload_streams: args.offload_streams };
     let pipeline = Pipeline::open(&source, device.clone(), options)?;
     let upscaler = match args.upscale {
@@ -41,20 +41,23 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<(), Failure> {
 
     let report = args.report.map(|Report::Memory| if args.json { ReportTo::Stderr } else { ReportTo::Stdout });
     let announcement = (!args.json).then(|| format!("seed {seed}"));
-    let drawn = pipeline.generate(&request, upscaler.as_ref(), &mut Bars::new(announcement, args.budget, report));
-    let generated = drawn.map_err(|error| {
-        unfinished::abandon_folder();
-        refused(error, args.budget)
-    })?;
-    let metadata = metadata(args, &request, pipeline.name());
-    let files = write_pictures(&output, &generated, &metadata)?;
+    let mut bars = Bars::new(announcement, args.budget, report);
+    let drawn = pipeline.generate(&request, upscaler.as_ref(), &mut bars);
+    let written = drawn.map_err(|error| refused(error, args.budget)).and_then(|generated| {
+        let files = write_pictures(&output, &generated, &metadata(args, &request, pipeline.name()))?;
+        Ok((generated, files))
+    });
+    let (generated, files) = written.inspect_err(|_| unfinished::abandon_folder())?;
+    bars.finish()?;
     if args.json {
-        say(&Outcome::new(seed, args.budget, &files, &generated).to_json());
+        console::print(&format!("{}\n", Outcome::new(seed, args.budget, &files, &generated).to_json()))?;
     } else {
-        files.iter().for_each(|file| say(&format!("wrote {}", file.display())));
+        let mut lines: String =
+            files.iter().map(|file| format!("wrote {}\n", escaped(&file.to_string_lossy()))).collect();
         if report.is_some() {
-            say(&format!("peak {} bytes", generated.memory.peak_bytes.0));
+            lines.push_str(&format!("peak {} bytes\n", generated.memory.peak_bytes.0));
         }
+        console::print(&lines)?;
     }
     Ok(())
 }
@@ -133,11 +136,6 @@ impl<'a> Outcome<'a> {
     fn to_json(&self) -> String {
         serde_json::to_string(self).expect("strings and numbers are JSON")
     }
-}
-
-/// A line on stdout. A reader that has closed its end has read enough.
-fn say(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 /// A seed that fits 32 bits, so that every program takes it.

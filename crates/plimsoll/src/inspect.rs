@@ -3,9 +3,8 @@
 mod facts;
 mod table;
 
-use std::io::Write;
-
 use crate::args::InspectArgs;
+use crate::console;
 use crate::failure::Failure;
 
 /// Prints what is at the path, for people or as JSON.
@@ -18,7 +17,5 @@ pub(crate) fn run(args: &InspectArgs) -> Result<(), Failure> {
         true => serde_json::to_string(&facts).expect("strings and numbers are JSON") + "\n",
         false => table::render(&facts),
     };
-    // A reader that has closed its end has read enough.
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    Ok(())
+    Ok(console::print(&text)?)
 }

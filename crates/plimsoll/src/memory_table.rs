@@ -33,13 +33,13 @@ pub(crate) fn render(title: &str, report: &MemoryReport, budget: Budget) -> Stri
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
-    use plimsoll_device::Memory;
+    use plimsoll_device::Ledger;
 
     use super::*;
 
     #[test]
     fn the_rows_sum_to_the_total() {
-        let memory = Memory::new(ByteCount(5000));
+        let memory = Ledger::new(ByteCount(5000));
         let weights = memory.charge(memory.account("unet.weights"), ByteCount(1234)).unwrap();
         drop(memory.charge(memory.account("activations"), ByteCount(3000)).unwrap());
         let _more = memory.charge(memory.account("activations"), ByteCount(66)).unwrap();

@@ -1,32 +1,25 @@
 //! A PNG file to a picture. Files are hostile: their size and what they promise are checked before memory is taken.
 
-use std::io::Cursor;
+use std::io::{Cursor, ErrorKind};
 use std::path::Path;
 
-use anyhow::{Context, bail, ensure};
-use fs_err as fs;
+use anyhow::{Context, anyhow, bail, ensure};
 use plimsoll_pipeline::{Image, SIDE_MAX};
-use png::{BitDepth, ColorType, Decoder, Limits, Transformations};
+use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Transformations};
 
-use crate::failure::file_failure;
+use crate::regular_file;
 
 /// The most pixels that are read: a square of the largest side that can be drawn would take 805 MB.
 const PIXELS_MAX: usize = 1 << 26;
 /// The most bytes of a file: those of the most pixels, 16 bits per channel, hardly compressed.
 const FILE_BYTES_MAX: u64 = 1 << 30;
+const TOO_LARGE: &str = "it takes more memory than there is for it; make it smaller";
 const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 
 /// Reads a picture: 8 or 16 bits (or fewer, or a palette), gray or color, transparent parts on white.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Image> {
-    let failure = |error| file_failure(path, "can't be read", &error, "check --image");
-    let size = fs::metadata(path).map_err(failure)?.len();
-    let shown = path.display();
-    ensure!(
-        size <= FILE_BYTES_MAX,
-        "`{shown}` has {size} bytes, and at most {FILE_BYTES_MAX} are read; use a smaller picture"
-    );
-    let bytes = fs::read(path).map_err(failure)?;
-    decode(&bytes).with_context(|| format!("`{shown}` can't be used as start picture"))
+    let bytes = regular_file::read(path, FILE_BYTES_MAX, "check --image")?;
+    decode(&bytes).with_context(|| format!("`{}` can't be used as start picture", path.display()))
 }
 
 fn decode(bytes: &[u8]) -> anyhow::Result<Image> {
@@ -37,40 +30,66 @@ fn decode(bytes: &[u8]) -> anyhow::Result<Image> {
     let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), limits);
     decoder.set_transformations(Transformations::EXPAND);
     decoder.set_ignore_text_chunk(true);
-    let info = decoder.read_header_info().context("it is no valid PNG; export it again")?;
+    let info = decoder.read_header_info().map_err(in_plain_words)?;
     let (width, height) = (info.width as usize, info.height as usize);
     ensure!(
         width <= SIDE_MAX && height <= SIDE_MAX && width * height <= PIXELS_MAX,
         "it has {width} x {height} pixels, and at most {SIDE_MAX} a side and {PIXELS_MAX} in all are read; make it smaller"
     );
-    let mut reader = decoder.read_info().context("it is no valid PNG; export it again")?;
-    let byte_count = reader.output_buffer_size().context("it is too large; make it smaller")?;
-    let mut samples = vec![0; byte_count];
-    let frame = reader.next_frame(&mut samples).context("it is damaged or cut off; export it again")?;
+    let mut reader = decoder.read_info().map_err(in_plain_words)?;
+    let byte_count = reader.output_buffer_size().context(TOO_LARGE)?;
+    let mut samples = with_capacity(byte_count)?;
+    samples.resize(byte_count, 0);
+    let frame = reader.next_frame(&mut samples).map_err(in_plain_words)?;
     samples.truncate(frame.buffer_size());
     let rgb = to_rgb(&samples, frame.color_type, frame.bit_depth)?;
     Image::new(width, height, rgb).context("its rows do not have the promised pixels; export it again")
 }
 
+/// What the decoder found, without its inner names.
+fn in_plain_words(error: DecodingError) -> anyhow::Error {
+    match error {
+        DecodingError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => {
+            anyhow!("it is cut off; export it again")
+        }
+        DecodingError::LimitsExceeded => anyhow!(TOO_LARGE),
+        DecodingError::IoError(_) | DecodingError::Format(_) | DecodingError::Parameter(_) => {
+            anyhow!("it is damaged, or no valid PNG; export it again")
+        }
+    }
+}
+
+fn with_capacity(byte_count: usize) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(byte_count).map_err(|_| anyhow!(TOO_LARGE))?;
+    Ok(bytes)
+}
+
 fn to_rgb(samples: &[u8], color: ColorType, depth: BitDepth) -> anyhow::Result<Vec<u8>> {
-    let (values, most): (Vec<u64>, u64) = match depth {
-        BitDepth::Eight => (samples.iter().map(|&value| value.into()).collect(), 0xff),
-        BitDepth::Sixteen => {
-            let pairs = samples.chunks_exact(2);
-            (pairs.map(|pair| u16::from_be_bytes([pair[0], pair[1]]).into()).collect(), 0xffff)
-        }
-        other => bail!("it has the bit depth {other:?} after expansion, which no PNG should have"),
+    let (sample_bytes, most) = match depth {
+        BitDepth::Eight => (1, 0xff),
+        BitDepth::Sixteen => (2, 0xffff),
+        other => bail!("it has the bit depth {} after expansion, which no PNG should have", other as u8),
     };
-    let level = |value: u64, alpha: u64| on_white(value, alpha, most);
-    Ok(match color {
-        ColorType::Grayscale => values.iter().flat_map(|&gray| [level(gray, most); 3]).collect(),
-        ColorType::GrayscaleAlpha => values.chunks_exact(2).flat_map(|pixel| [level(pixel[0], pixel[1]); 3]).collect(),
-        ColorType::Rgb => values.iter().map(|&value| level(value, most)).collect(),
-        ColorType::Rgba => {
-            values.chunks_exact(4).flat_map(|pixel| [0, 1, 2].map(|idx| level(pixel[idx], pixel[3]))).collect()
-        }
+    let (color_count, has_alpha) = match color {
+        ColorType::Grayscale => (1, false),
+        ColorType::GrayscaleAlpha => (1, true),
+        ColorType::Rgb => (3, false),
+        ColorType::Rgba => (3, true),
         ColorType::Indexed => bail!("its palette can't be expanded"),
-    })
+    };
+    let pixel_bytes = (color_count + usize::from(has_alpha)) * sample_bytes;
+    let mut rgb = with_capacity(samples.len() / pixel_bytes * 3)?;
+    for pixel in samples.chunks_exact(pixel_bytes) {
+        let value = |idx: usize| {
+            let bytes = &pixel[idx * sample_bytes..][..sample_bytes];
+            bytes.iter().fold(0, |value: u64, &byte| value << 8 | u64::from(byte))
+        };
+        let alpha = if has_alpha { value(color_count) } else { most };
+        // A gray's one value serves all three.
+        rgb.extend([0, 1, 2].map(|idx: usize| on_white(value(idx.min(color_count - 1)), alpha, most)));
+    }
+    Ok(rgb)
 }
 
 /// `value` of `most` with the opacity `alpha` of `most`, over white, as a level of 255, rounded to the nearest.
@@ -143,6 +162,14 @@ mod tests {
         let whole = png(ColorType::Rgb, BitDepth::Eight, (16, 16), &[7; 768], None);
         for len in [SIGNATURE.len(), 20, whole.len() / 2, whole.len() - 13] {
             assert!(line(&whole[..len]).ends_with(|c: char| c.is_alphabetic()), "{len}");
+        }
+        for idx in SIGNATURE.len()..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[idx] ^= 0x55;
+            if let Err(error) = decode(&damaged) {
+                let line = format!("{error:#}");
+                assert!(line.contains("; ") && !line.contains(['{', '(']), "byte {idx}: {line}");
+            }
         }
         let mut huge = whole.clone();
         huge[16..24].copy_from_slice(&[0x7f, 0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff]);

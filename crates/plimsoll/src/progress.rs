@@ -7,7 +7,7 @@ use plimsoll_device::MemoryReport;
 use plimsoll_pipeline::{Phase, Progress};
 
 use crate::budget::Budget;
-use crate::memory_table;
+use crate::{console, memory_table};
 
 /// Bars on stderr, hidden when that is no terminal.
 pub(crate) struct Bars {
@@ -15,6 +15,8 @@ pub(crate) struct Bars {
     budget: Budget,
     report: Option<ReportTo>,
     current: Option<(Phase, ProgressBar)>,
+    /// How printing to stdout went. A failure does not stop the drawing; it is told after it.
+    printed: anyhow::Result<()>,
 }
 
 /// Where memory tables go.
@@ -28,15 +30,28 @@ pub(crate) enum ReportTo {
 impl Bars {
     /// `announcement` is a line for stdout, printed once the request has been found possible and work begins.
     pub(crate) fn new(announcement: Option<String>, budget: Budget, report: Option<ReportTo>) -> Self {
-        Self { announcement, budget, report, current: None }
+        Self { announcement, budget, report, current: None, printed: Ok(()) }
+    }
+
+    /// Whether stdout took everything.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub(crate) fn finish(self) -> anyhow::Result<()> {
+        self.printed
+    }
+
+    fn print(&mut self, text: &str) {
+        if self.printed.is_ok() {
+            self.printed = console::print(text);
+        }
     }
 }
 
 impl Progress for Bars {
     fn begin(&mut self, phase: Phase, step_count: usize) {
         if let Some(announcement) = self.announcement.take() {
-            // A reader that has closed its end does not stop the drawing.
-            let _ = writeln!(std::io::stdout(), "{announcement}");
+            self.print(&format!("{announcement}\n"));
         }
         let bar = ProgressBar::with_draw_target(Some(step_count as u64), ProgressDrawTarget::stderr());
         let style =
@@ -63,10 +78,10 @@ impl Progress for Bars {
         }
         let Some(to) = self.report else { return };
         let table = memory_table::render(&format!("memory at the end of {phase}"), memory, self.budget);
-        // A reader that has closed its end does not stop the drawing.
-        let _ = match to {
-            ReportTo::Stdout => std::io::stdout().write_all(table.as_bytes()),
-            ReportTo::Stderr => std::io::stderr().write_all(table.as_bytes()),
-        };
+        match to {
+            ReportTo::Stdout => self.print(&table),
+            // The same numbers are in the JSON.
+            ReportTo::Stderr => drop(std::io::stderr().write_all(table.as_bytes())),
+        }
     }
 }

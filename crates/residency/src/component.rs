@@ -62,7 +62,7 @@ impl Component {
             .collect::<Result<Vec<_>, _>>()
             .map_err(failed)?;
         let streamed: Vec<UnitId> = (0..units.len()).filter(|&idx| !plan.resident[idx]).map(UnitId).collect();
-        let account = device.memory().account(&format!("{name}.ring"));
+        let account = device.ledger().account(&format!("{name}.ring"));
         let ring = Ring::new(plan.slot_count, plan.slot_bytes, account, units.len(), &streamed);
         let device = device.clone();
         Ok(Self { name: name.to_owned(), device, units, plan, residents, copy_queues, ring: Mutex::new(ring) })
@@ -134,7 +134,7 @@ fn load_residents(
     plan: &Plan,
 ) -> Result<Vec<Option<Buffer>>, DeviceError> {
     let queue = device.compute_queue();
-    let account = device.memory().account(&format!("{name}.weights"));
+    let account = device.ledger().account(&format!("{name}.weights"));
     let load = |(unit, resident): (&Unit, &bool)| {
         if !resident {
             return Ok(None);

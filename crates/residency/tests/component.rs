@@ -102,7 +102,7 @@ impl Bench {
     }
 
     fn used(&self) -> ByteCount {
-        self.device.memory().used()
+        self.device.ledger().used()
     }
 }
 
@@ -239,6 +239,6 @@ proptest! {
         }
         drop(component);
         prop_assert_eq!(bench.used(), ByteCount::ZERO);
-        prop_assert!(bench.device.memory().peak() <= available);
+        prop_assert!(bench.device.ledger().peak() <= available);
     }
 }

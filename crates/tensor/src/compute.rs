@@ -19,7 +19,7 @@ impl Compute {
     /// Ops on the device's compute queue, with outputs booked on the account of that name.
     pub fn new(device: Arc<dyn Device>, account: &str) -> Self {
         let queue = device.compute_queue();
-        let account = device.memory().account(account);
+        let account = device.ledger().account(account);
         Self { device, queue, account }
     }
 

@@ -18,7 +18,7 @@ fn zeros(cx: &Compute, shape: &[usize]) -> Tensor {
 
 fn buffer(cx: &Compute, form: WeightForm) -> Buffer {
     let device = cx.device();
-    let account = device.memory().account("weights");
+    let account = device.ledger().account("weights");
     device.allocate(&**cx.queue(), account, device.weight_bytes(&form, DType::F32)).unwrap()
 }
 
@@ -136,23 +136,23 @@ fn an_embedding_index_beyond_the_table_is_refused() {
 fn an_output_over_budget_is_an_ordinary_error_and_books_nothing() {
     let cx = compute(ByteCount(4096));
     let x = zeros(&cx, &[512]);
-    let used = cx.device().memory().used();
+    let used = cx.device().ledger().used();
     check(
         cx.combine(&[(1.0, &x), (2.0, &x), (3.0, &x)]).and_then(|y| cx.concat(&[&x, &y])),
         expect![
             "`activations` needs 4.00 KiB more, but only 0 B of the budget of 4.00 KiB is available; raise the budget or ask for less"
         ],
     );
-    assert_eq!(cx.device().memory().used(), used);
+    assert_eq!(cx.device().ledger().used(), used);
 }
 
 #[test]
 fn an_op_by_value_works_in_place_unless_somebody_shares_the_memory() {
     let cx = compute(ByteCount::MAX);
     let x = cx.upload(&[1.0, -2.0], &[2], DType::F32).unwrap();
-    let before = cx.device().memory().peak();
+    let before = cx.device().ledger().peak();
     let doubled = cx.activate(x, Activation::Affine { scale: 2.0, shift: 0.0 }).unwrap();
-    assert_eq!(cx.device().memory().peak(), before, "nobody shares it");
+    assert_eq!(cx.device().ledger().peak(), before, "nobody shares it");
 
     let shared = doubled.clone();
     let shifted = cx.activate(doubled, Activation::Affine { scale: 1.0, shift: 1.0 }).unwrap();
@@ -164,9 +164,9 @@ fn an_op_by_value_works_in_place_unless_somebody_shares_the_memory() {
 fn rows_share_memory_and_change_apart_from_the_whole() {
     let cx = compute(ByteCount::MAX);
     let x = cx.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2], DType::F32).unwrap();
-    let used = cx.device().memory().used();
+    let used = cx.device().ledger().used();
     let middle = x.rows(1, 1).unwrap();
-    assert_eq!(cx.device().memory().used(), used);
+    assert_eq!(cx.device().ledger().used(), used);
     let negated = cx.activate(middle, Activation::Affine { scale: -1.0, shift: 0.0 }).unwrap();
     assert_eq!(cx.download(&negated).unwrap(), [-3.0, -4.0]);
     assert_eq!(cx.download(&x).unwrap(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);

@@ -10,17 +10,17 @@ use serde::Serialize;
 
 use crate::ByteCount;
 
-/// Books every byte of one device. Clones share the same books.
+/// Books every byte of one device. Clones share one ledger.
 #[derive(Clone)]
-pub struct Memory {
-    books: Arc<Mutex<Books>>,
+pub struct Ledger {
+    entries: Arc<Mutex<Entries>>,
 }
 
-/// A name under which bytes are booked, such as `unet.weights`. Belongs to the [`Memory`] that gave it.
+/// A name under which bytes are booked, such as `unet.weights`. Belongs to the [`Ledger`] that gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account(usize);
 
-struct Books {
+struct Entries {
     budget: ByteCount,
     used: ByteCount,
     peak: ByteCount,
@@ -38,7 +38,7 @@ pub struct AccountRow {
     pub peak_bytes: ByteCount,
 }
 
-/// The books at one moment. The rows' `bytes` sum exactly to `used_bytes`.
+/// The ledger at one moment. The rows' `bytes` sum exactly to `used_bytes`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MemoryReport {
     /// The line.
@@ -51,7 +51,7 @@ pub struct MemoryReport {
     pub accounts: Vec<AccountRow>,
 }
 
-/// Memory could not be had.
+/// Ledger could not be had.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AllocError {
     /// The budget is spent. Free something, use a smaller size, or raise the budget by `needed - available`.
@@ -78,21 +78,25 @@ pub enum AllocError {
     },
 }
 
-impl Memory {
-    /// Empty books with a budget; [`ByteCount::MAX`] sets none.
+impl Ledger {
+    /// An empty ledger with a budget; [`ByteCount::MAX`] sets none.
     pub fn new(budget: ByteCount) -> Self {
-        let books = Books { budget, used: ByteCount::ZERO, peak: ByteCount::ZERO, accounts: Vec::new() };
-        Self { books: Arc::new(Mutex::new(books)) }
+        let entries = Entries { budget, used: ByteCount::ZERO, peak: ByteCount::ZERO, accounts: Vec::new() };
+        Self { entries: Arc::new(Mutex::new(entries)) }
     }
 
     /// The account of that name, opened at its first use.
     pub fn account(&self, name: &str) -> Account {
-        let mut books = self.lock();
-        if let Some(idx) = books.accounts.iter().position(|row| row.name == name) {
+        let mut entries = self.lock();
+        if let Some(idx) = entries.accounts.iter().position(|row| row.name == name) {
             return Account(idx);
         }
-        books.accounts.push(AccountRow { name: name.to_owned(), bytes: ByteCount::ZERO, peak_bytes: ByteCount::ZERO });
-        Account(books.accounts.len() - 1)
+        entries.accounts.push(AccountRow {
+            name: name.to_owned(),
+            bytes: ByteCount::ZERO,
+            peak_bytes: ByteCount::ZERO,
+        });
+        Account(entries.accounts.len() - 1)
     }
 
     /// Books `size` bytes on `account` for as long as the returned charge lives.
@@ -100,22 +104,22 @@ impl Memory {
     /// # Errors
     /// [`AllocError::OverBudget`], and then nothing is booked.
     pub fn charge(&self, account: Account, size: ByteCount) -> Result<Charge, AllocError> {
-        let mut books = self.lock();
-        let available = books.budget.saturating_sub(books.used);
+        let mut entries = self.lock();
+        let available = entries.budget.saturating_sub(entries.used);
         if size > available {
             return Err(AllocError::OverBudget {
-                account: books.accounts[account.0].name.clone(),
+                account: entries.accounts[account.0].name.clone(),
                 needed: size,
                 available,
-                budget: books.budget,
+                budget: entries.budget,
             });
         }
-        books.used += size;
-        books.peak = books.peak.max(books.used);
-        let row = &mut books.accounts[account.0];
+        entries.used += size;
+        entries.peak = entries.peak.max(entries.used);
+        let row = &mut entries.accounts[account.0];
         row.bytes += size;
         row.peak_bytes = row.peak_bytes.max(row.bytes);
-        Ok(Charge { memory: self.clone(), account, size })
+        Ok(Charge { ledger: self.clone(), account, size })
     }
 
     /// The line.
@@ -138,28 +142,28 @@ impl Memory {
         self.lock().accounts[account.0].name.clone()
     }
 
-    /// The books as they stand.
+    /// The ledger as it stands.
     pub fn report(&self) -> MemoryReport {
-        let books = self.lock();
-        let sum: ByteCount = books.accounts.iter().map(|row| row.bytes).sum();
-        assert_eq!(sum, books.used, "the accounts do not sum to the bytes in use");
+        let entries = self.lock();
+        let sum: ByteCount = entries.accounts.iter().map(|row| row.bytes).sum();
+        assert_eq!(sum, entries.used, "the accounts do not sum to the bytes in use");
         MemoryReport {
-            budget_bytes: books.budget,
-            used_bytes: books.used,
-            peak_bytes: books.peak,
-            accounts: books.accounts.clone(),
+            budget_bytes: entries.budget,
+            used_bytes: entries.used,
+            peak_bytes: entries.peak,
+            accounts: entries.accounts.clone(),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Books> {
-        // The books are changed in one piece, so a panic elsewhere can't leave them halfway.
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        // The entries are changed in one piece, so a panic elsewhere can't leave them halfway.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Bytes booked on an account. Dropping it gives them back.
 pub struct Charge {
-    memory: Memory,
+    ledger: Ledger,
     account: Account,
     size: ByteCount,
 }
@@ -173,9 +177,9 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        let mut books = self.memory.lock();
-        books.used -= self.size;
-        books.accounts[self.account.0].bytes -= self.size;
+        let mut entries = self.ledger.lock();
+        entries.used -= self.size;
+        entries.accounts[self.account.0].bytes -= self.size;
     }
 }
 
@@ -185,35 +189,35 @@ mod tests {
 
     #[test]
     fn over_budget_names_account_needed_and_available() {
-        let memory = Memory::new(ByteCount(100));
-        let weights = memory.account("unet.weights");
-        let _held = memory.charge(weights, ByteCount(70)).unwrap();
-        let error = memory.charge(memory.account("activations"), ByteCount(31)).err().unwrap();
+        let ledger = Ledger::new(ByteCount(100));
+        let weights = ledger.account("unet.weights");
+        let _held = ledger.charge(weights, ByteCount(70)).unwrap();
+        let error = ledger.charge(ledger.account("activations"), ByteCount(31)).err().unwrap();
         assert_eq!(
             error.to_string(),
             "`activations` needs 31 B more, but only 30 B of the budget of 100 B is available; raise the budget or ask for less"
         );
-        assert_eq!(memory.used(), ByteCount(70));
+        assert_eq!(ledger.used(), ByteCount(70));
     }
 
     #[test]
     fn dropping_a_charge_gives_the_bytes_back_and_keeps_the_peak() {
-        let memory = Memory::new(ByteCount(100));
-        let account = memory.account("a");
-        let charge = memory.charge(account, ByteCount(60)).unwrap();
+        let ledger = Ledger::new(ByteCount(100));
+        let account = ledger.account("a");
+        let charge = ledger.charge(account, ByteCount(60)).unwrap();
         drop(charge);
-        let _other = memory.charge(memory.account("b"), ByteCount(50)).unwrap();
-        let report = memory.report();
+        let _other = ledger.charge(ledger.account("b"), ByteCount(50)).unwrap();
+        let report = ledger.report();
         assert_eq!((report.used_bytes, report.peak_bytes), (ByteCount(50), ByteCount(60)));
         assert_eq!(report.accounts.iter().map(|row| row.bytes).sum::<ByteCount>(), report.used_bytes);
     }
 
     #[test]
     fn the_last_byte_of_the_budget_can_be_used() {
-        let memory = Memory::new(ByteCount(8));
-        let account = memory.account("a");
-        let _all = memory.charge(account, ByteCount(8)).unwrap();
-        assert!(memory.charge(account, ByteCount(1)).is_err());
-        assert!(memory.charge(account, ByteCount(u64::MAX)).is_err());
+        let ledger = Ledger::new(ByteCount(8));
+        let account = ledger.account("a");
+        let _all = ledger.charge(account, ByteCount(8)).unwrap();
+        assert!(ledger.charge(account, ByteCount(1)).is_err());
+        assert!(ledger.charge(account, ByteCount(u64::MAX)).is_err());
     }
 }
