@@ -135,14 +135,17 @@ impl Ring {
         if let Some(slot) = self.free.pop_front() {
             return Ok(Some(slot));
         }
-        if self.slots_alive < self.slot_count {
-            let buffer = queues.device.allocate(queues.compute, self.account, self.slot_bytes)?;
-            self.slots_alive += 1;
-            return Ok(Some(FreeSlot { buffer, consumed: None }));
+        if self.slots_alive == self.slot_count {
+            let Some((_, filling)) = self.in_flight.pop_back() else { return Ok(None) };
+            let consumed = Some(filling.ready().clone());
+            if let Ok(buffer) = filling.acquire(queues.compute) {
+                return Ok(Some(FreeSlot { buffer, consumed }));
+            }
+            // That copy failed and its slot is gone. Nobody has asked for its unit; whoever does is told.
+            self.slots_alive -= 1;
         }
-        let Some((_, filling)) = self.in_flight.pop_back() else { return Ok(None) };
-        let consumed = filling.ready().clone();
-        let buffer = filling.acquire(queues.compute).inspect_err(|_| self.slots_alive -= 1)?;
-        Ok(Some(FreeSlot { buffer, consumed: Some(consumed) }))
+        let buffer = queues.device.allocate(queues.compute, self.account, self.slot_bytes)?;
+        self.slots_alive += 1;
+        Ok(Some(FreeSlot { buffer, consumed: None }))
     }
 }

@@ -158,6 +158,19 @@ fn a_failed_read_names_unit_and_storage_and_can_be_repeated() {
 }
 
 #[test]
+fn a_failed_copy_that_nobody_asked_for_costs_no_slot_and_fails_nobody_else() {
+    let bench = Bench::new(&[64; 6], ByteCount::MAX);
+    let component = bench.load_streamed(1);
+    bench.storages[1].fail_next(1);
+    assert_eq!(bench.visit(&component, 0).unwrap(), vec![0.0; 64]);
+    let queue = bench.device.compute_queue();
+    let held = component.lease(UnitId(3), &*queue).unwrap();
+    assert_eq!(bench.visit(&component, 5).unwrap(), vec![5.0; 64], "in the slot of the failed copy of unit 1");
+    drop(held);
+    assert_eq!(bench.visit(&component, 1).unwrap(), vec![1.0; 64]);
+}
+
+#[test]
 fn a_lost_copy_queue_is_told_by_each_lease_and_loses_no_memory() {
     let bench = Bench::new(&[64; 6], ByteCount::MAX);
     let component = bench.load_streamed(1);
