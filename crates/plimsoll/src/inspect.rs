@@ -1,6 +1,8 @@
 //! `plimsoll inspect`: what a model is, from its headers and configurations. No weight is read.
 
 mod facts;
+mod listed_parts;
+mod part_files;
 mod table;
 
 use crate::args::InspectArgs;

@@ -53,11 +53,15 @@ fn wrong_command_lines() {
         "generate heart --schedule linear",
         "generate heart --dtype f16",
         "generate heart --guidance nan",
+        "generate heart --guidance 1e39",
+        "generate heart --guidance -1e39",
         "generate heart --seed -1",
         "generate heart --width 0",
         "generate heart --height 1000000000000000000000",
         "generate heart --count 0",
         "generate heart --threads 0",
+        "generate heart --threads 257",
+        "bench --threads 257",
         "generate heart --offload-streams 99",
         "generate heart --report time",
         "generate heart --strength 0.5",
@@ -85,7 +89,11 @@ fn wrong_command_lines() {
         > plimsoll generate heart --dtype f16
         2: error: invalid value 'f16' for '--dtype <DTYPE>'; [possible values: f32, bf16]; tip: a similar value exists: 'bf16'; see `plimsoll generate --help`
         > plimsoll generate heart --guidance nan
-        2: error: invalid value 'nan' for '--guidance <X>': it must be a number; see `plimsoll generate --help`
+        2: error: invalid value 'nan' for '--guidance <X>': it must be a number from -3.4e38 to 3.4e38; see `plimsoll generate --help`
+        > plimsoll generate heart --guidance 1e39
+        2: error: invalid value '1e39' for '--guidance <X>': it must be a number from -3.4e38 to 3.4e38; see `plimsoll generate --help`
+        > plimsoll generate heart --guidance -1e39
+        2: error: invalid value '-1e39' for '--guidance <X>': it must be a number from -3.4e38 to 3.4e38; see `plimsoll generate --help`
         > plimsoll generate heart --seed -1
         2: error: invalid value '-1' for '--seed <N>': it must be a whole number from 0 to 18446744073709551615; see `plimsoll generate --help`
         > plimsoll generate heart --width 0
@@ -95,7 +103,11 @@ fn wrong_command_lines() {
         > plimsoll generate heart --count 0
         2: error: invalid value '0' for '--count <N>': it must be a whole number from 1 to 1024; see `plimsoll generate --help`
         > plimsoll generate heart --threads 0
-        2: error: invalid value '0' for '--threads <N>': it must be a whole number from 1 to 1024; see `plimsoll generate --help`
+        2: error: invalid value '0' for '--threads <N>': it must be a whole number from 1 to 256; see `plimsoll generate --help`
+        > plimsoll generate heart --threads 257
+        2: error: invalid value '257' for '--threads <N>': it must be a whole number from 1 to 256; see `plimsoll generate --help`
+        > plimsoll bench --threads 257
+        2: error: invalid value '257' for '--threads <N>': it must be a whole number from 1 to 256; see `plimsoll bench --help`
         > plimsoll generate heart --offload-streams 99
         2: error: invalid value '99' for '--offload-streams <N>': it must be a whole number from 0 to 16; see `plimsoll generate --help`
         > plimsoll generate heart --report time
@@ -142,9 +154,9 @@ fn wrong_requests() {
         > plimsoll generate heart --width 63
         2: error: the width 63 is not possible; it must be a multiple of 4 from 4 to 16384
         > plimsoll generate heart --steps 1001
-        2: error: 1001 steps are too many for schedule `model`, which has 1000 timesteps for them
+        2: error: 1001 steps are too many for schedule `model`, which has 1000 timesteps for them; take fewer steps or another schedule
         > plimsoll generate heart --width 16384 --height 16384 --budget 1GB
-        1: error: `unet` needs a budget of at least 65231075840 bytes (60.75 GiB), 60.75 GiB of it for activations, but the budget is 1000000000 bytes (953.67 MiB): 64231075840 bytes short; raise the budget or draw a smaller picture
+        1: error: `linear` can't take `output` [2, 16777216, 256]: a tensor must have from 1 to 4294967294 numbers; use smaller sizes
         > plimsoll generate heart --out picture.jpg
         2: error: `--out picture.jpg` is neither a folder nor a file name ending in .png, the one format that is written
         > plimsoll generate heart --out a.png --count 2
@@ -182,8 +194,10 @@ fn start_pictures_that_cannot_be_used() {
     fs::write(bench.path("good.png"), &golden).unwrap();
     fs::write(bench.path("cut.png"), &golden[..golden.len() / 2]).unwrap();
     fs::write(bench.path("photo.png"), b"\xff\xd8\xff\xe0 a JPEG by content").unwrap();
+    fs::create_dir(bench.path("folder.png")).unwrap();
     let transcript = Transcript::new(&bench).run_all(&[
         "generate heart --image missing.png",
+        "generate heart --image folder.png",
         "generate heart --image photo.png",
         "generate heart --image cut.png",
         "generate heart --image good.png --width 128",
@@ -191,13 +205,16 @@ fn start_pictures_that_cannot_be_used() {
     expect![[r#"
         > plimsoll generate heart --image missing.png
         1: error: `missing.png` can't be read: no such file or folder; check --image
+        > plimsoll generate heart --image folder.png
+        1: error: `folder.png` can't be read: it is no regular file; check --image
         > plimsoll generate heart --image photo.png
         1: error: `photo.png` can't be used as start picture: it is a JPEG, not PNG; convert it to PNG
         > plimsoll generate heart --image cut.png
-        1: error: `cut.png` can't be used as start picture: it is damaged or cut off; export it again: unexpected end of file
+        1: error: `cut.png` can't be used as start picture: it is cut off; export it again
         > plimsoll generate heart --image good.png --width 128
         2: error: the start image has 64 x 64 pixels; it must have the size drawn, 128 x 64
-    "#]].assert_eq(&transcript);
+    "#]]
+    .assert_eq(&transcript);
 }
 
 #[test]
@@ -208,9 +225,9 @@ fn models_that_are_none() {
         Transcript::new(&bench).run_all(&["generate heart --model missing", "generate heart --model empty"]);
     expect![[r#"
         > plimsoll generate heart --model missing
-        1: error: `missing` is not a model folder: it has no `model_index.json`
+        1: error: `missing` is no model folder: it has no `model_index.json`; name a folder in diffusers' layout, with `unet`, `vae`, `text_encoder`, `tokenizer` and `scheduler` beside that file
         > plimsoll generate heart --model empty
-        1: error: `empty` is not a model folder: it has no `model_index.json`
+        1: error: `empty` is no model folder: it has no `model_index.json`; name a folder in diffusers' layout, with `unet`, `vae`, `text_encoder`, `tokenizer` and `scheduler` beside that file
     "#]]
     .assert_eq(&transcript);
 }
@@ -254,22 +271,22 @@ fn damaged_models() {
         1: error: `model/unet/diffusion_pytorch_model.safetensors` can't be loaded: it has 1 bytes, and a safetensors file has at least 10; fetch it again
         unet/diffusion_pytorch_model.safetensors: Removed
         > plimsoll generate heart --model model
-        1: error: `model/unet` has no weights; expected is one of `diffusion_pytorch_model.safetensors`, `diffusion_pytorch_model.safetensors.index.json`, `model.safetensors`, `model.safetensors.index.json`
+        1: error: `model/unet` has no weights; fetch one of `diffusion_pytorch_model.safetensors`, `diffusion_pytorch_model.safetensors.index.json`, `model.safetensors`, `model.safetensors.index.json`
         unet/config.json: Content("{")
         > plimsoll generate heart --model model
-        1: error: `unet/config.json`: the UNet config can't be read: EOF while parsing an object at line 1 column 1
+        1: error: `model/unet/config.json`: the UNet config can't be read: EOF while parsing an object at line 1 column 1
         unet/config.json: Removed
         > plimsoll generate heart --model model
-        1: error: the model has no `unet/config.json`: no such file
+        1: error: `model/unet/config.json` of the model can't be read: no such file; fetch the model again
         unet/config.json: Replaced("\"cross_attention_dim\": 16", "\"cross_attention_dim\": 24")
         > plimsoll generate heart --model model
         1: error: tensor `down_blocks.0.attentions.0.transformer_blocks.0.attn2.to_k.weight` of `model/unet/diffusion_pytorch_model.safetensors` has the shape [8, 16], but the model needs [8, 24]; its weights do not belong to its configuration
         vae/config.json: Replaced("\"silu\"", "\"mish\"")
         > plimsoll generate heart --model model
-        1: error: `vae/config.json`: in the VAE config, `act_fn` is `"mish"`, but it must be `"silu"` or `"swish"` or null
+        1: error: `model/vae/config.json`: in the VAE config, `act_fn` is `"mish"`, but it must be `"silu"` or `"swish"` or null
         text_encoder/config.json: Replaced("\"quick_gelu\"", "\"relu6\"")
         > plimsoll generate heart --model model
-        1: error: `text_encoder/config.json`: in the text encoder config, `hidden_act` is `"relu6"`, but it must be `quick_gelu` or `gelu` or `gelu_new` or `gelu_pytorch_tanh`
+        1: error: `model/text_encoder/config.json`: in the text encoder config, `hidden_act` is `"relu6"`, but it must be `quick_gelu` or `gelu` or `gelu_new` or `gelu_pytorch_tanh`
         tokenizer/vocab.json: Removed
         > plimsoll generate heart --model model
         1: error: `tokenizer` has no `vocab.json`; a tokenizer folder needs `vocab.json` and `merges.txt`, or `tokenizer.json`
@@ -278,13 +295,13 @@ fn damaged_models() {
         1: error: `tokenizer/merges.txt` is not usable: line 1 is not a pair of tokens; fetch it again
         scheduler/scheduler_config.json: Content("{")
         > plimsoll generate heart --model model
-        1: error: `scheduler/scheduler_config.json`: the scheduler config can't be read: EOF while parsing an object at line 1 column 1
+        1: error: `model/scheduler/scheduler_config.json`: the scheduler config can't be read: EOF while parsing an object at line 1 column 1
         scheduler/scheduler_config.json: Replaced("\"epsilon\"", "\"flow\"")
         > plimsoll generate heart --model model
-        1: error: `scheduler/scheduler_config.json`: the scheduler config can't be read: unknown variant `flow`, expected one of `epsilon`, `v_prediction`, `original_sample`, `sample` at line 11 column 26
+        1: error: `model/scheduler/scheduler_config.json`: the scheduler config can't be read: unknown variant `flow`, expected one of `epsilon`, `v_prediction`, `original_sample`, `sample`
         model_index.json: Replaced("StableDiffusionPipeline", "FluxPipeline")
         > plimsoll generate heart --model model
-        1: error: `model_index.json`: the pipeline `FluxPipeline` is not supported; supported are `StableDiffusionPipeline`, `StableDiffusionImg2ImgPipeline`, `StableDiffusionXLPipeline`, `StableDiffusionXLImg2ImgPipeline`
+        1: error: `model/model_index.json`: the pipeline `FluxPipeline` is not supported; supported are `StableDiffusionPipeline`, `StableDiffusionImg2ImgPipeline`, `StableDiffusionXLPipeline`, `StableDiffusionXLImg2ImgPipeline`
     "#]].assert_eq(&transcript.text);
 }
 
@@ -327,12 +344,87 @@ fn nothing_to_inspect() {
         > plimsoll inspect missing
         1: error: `missing` can't be inspected: no such file or folder; check the path
         > plimsoll inspect .
-        1: error: `.` has no weights; expected is one of `diffusion_pytorch_model.safetensors`, `diffusion_pytorch_model.safetensors.index.json`, `model.safetensors`, `model.safetensors.index.json`
+        1: error: `.` has no weights; fetch one of `diffusion_pytorch_model.safetensors`, `diffusion_pytorch_model.safetensors.index.json`, `model.safetensors`, `model.safetensors.index.json`
         > plimsoll inspect long.safetensors
         1: error: `long.safetensors` can't be loaded: its first 8 bytes claim a header of 9223372036854775807 bytes, more than the 100000000 that safetensors allows; it is no safetensors file
         > plimsoll inspect empty.safetensors
         1: error: `empty.safetensors` can't be loaded: it has 0 bytes, and a safetensors file has at least 10; fetch it again
     "#]].assert_eq(&transcript);
+}
+
+#[test]
+fn broken_parts_are_not_passed_over_by_inspect() {
+    let bench = Bench::new();
+    let model = bench.path("model");
+    copy_folder(&repository().join("fixtures/models/sd15"), &model);
+    let mut transcript = Transcript::new(&bench);
+    let mut damage = |file: &str, damage: Damage| {
+        let path = model.join(file);
+        let whole = fs::read(&path).unwrap();
+        match damage.of(&whole) {
+            Some(bytes) => fs::write(&path, bytes).unwrap(),
+            None => fs::remove_file(&path).unwrap(),
+        }
+        transcript.text.push_str(&format!("{file}: {damage:?}\n"));
+        transcript.run("inspect model");
+        fs::write(&path, whole).unwrap();
+    };
+    damage("unet/config.json", Damage::Removed);
+    damage("unet/config.json", Damage::Content("{"));
+    damage("unet/config.json", Damage::Content("[]"));
+    damage("vae/diffusion_pytorch_model.safetensors", Damage::Removed);
+    damage("vae/diffusion_pytorch_model.safetensors", Damage::Content("x"));
+    damage("tokenizer/vocab.json", Damage::Removed);
+    damage("tokenizer/merges.txt", Damage::Content("a\n"));
+    damage("scheduler/scheduler_config.json", Damage::Removed);
+    damage("scheduler/scheduler_config.json", Damage::Content("x"));
+    damage("model_index.json", Damage::Content("x"));
+    damage("model_index.json", Damage::Content(r#"{"unet": ["diffusers"]}"#));
+    expect![[r#"
+        unet/config.json: Removed
+        > plimsoll inspect model
+        1: error: `model/unet/config.json` can't be read: no such file or folder; fetch the model again
+        unet/config.json: Content("{")
+        > plimsoll inspect model
+        1: error: `model/unet/config.json` is no JSON: EOF while parsing an object at line 1 column 1; fetch it again
+        unet/config.json: Content("[]")
+        > plimsoll inspect model
+        1: error: `model/unet/config.json` is no configuration: it must be a JSON object; fetch it again
+        vae/diffusion_pytorch_model.safetensors: Removed
+        > plimsoll inspect model
+        1: error: `model/vae` has no weights; fetch one of `diffusion_pytorch_model.safetensors`, `diffusion_pytorch_model.safetensors.index.json`, `model.safetensors`, `model.safetensors.index.json`
+        vae/diffusion_pytorch_model.safetensors: Content("x")
+        > plimsoll inspect model
+        1: error: `model/vae/diffusion_pytorch_model.safetensors` can't be loaded: it has 1 bytes, and a safetensors file has at least 10; fetch it again
+        tokenizer/vocab.json: Removed
+        > plimsoll inspect model
+        1: error: `model/tokenizer` has no `vocab.json`; a tokenizer folder needs `vocab.json` and `merges.txt`, or `tokenizer.json`
+        tokenizer/merges.txt: Content("a\n")
+        > plimsoll inspect model
+        1: error: `model/tokenizer/merges.txt` is not usable: line 1 is not a pair of tokens; fetch it again
+        scheduler/scheduler_config.json: Removed
+        > plimsoll inspect model
+        1: error: `model/scheduler/scheduler_config.json` can't be read: no such file or folder; fetch the model again
+        scheduler/scheduler_config.json: Content("x")
+        > plimsoll inspect model
+        1: error: `model/scheduler/scheduler_config.json` is no JSON: expected value at line 1 column 1; fetch it again
+        model_index.json: Content("x")
+        > plimsoll inspect model
+        1: error: `model/model_index.json` is no JSON: expected value at line 1 column 1; fetch it again
+        model_index.json: Content("{\"unet\": [\"diffusers\"]}")
+        > plimsoll inspect model
+        1: error: `model/model_index.json` is not usable: `unet` must be a pair of a library and a class; fetch it again
+    "#]].assert_eq(&transcript.text);
+}
+
+#[test]
+fn a_wrong_instruction_set_is_a_wrong_request() {
+    let bench = Bench::new();
+    let with = |value: &str| bench.run_with(&["generate", "red heart", "--steps", "1"], &[("PLIMSOLL_CPU", value)]);
+    let wrong = with("bad");
+    let line = "error: `PLIMSOLL_CPU` is `bad`; it must be one of `portable`, `avx2`, `avx512`, or unset\n";
+    assert_eq!((wrong.code, wrong.stderr.as_str()), (2, line));
+    assert_eq!(with("").code, 0, "empty is unset");
 }
 
 fn copy_folder(from: &Path, to: &Path) {

@@ -76,7 +76,7 @@ impl Compute {
     ) -> Result<Tensor, OpError> {
         let len = shape.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
         let Some(len) = len.filter(|len| (1..OPERAND_LEN_LIMIT).contains(len)) else {
-            let rule = format!("a tensor must have from 1 to {} numbers", OPERAND_LEN_LIMIT - 1);
+            let rule = format!("a tensor must have from 1 to {} numbers; use smaller sizes", OPERAND_LEN_LIMIT - 1);
             return Err(shape_error(op, &[("output", shape)], rule));
         };
         let bytes = len * dtype.size();

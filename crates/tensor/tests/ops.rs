@@ -79,7 +79,7 @@ fn an_op_names_itself_and_all_shapes_when_they_do_not_fit() {
     );
     check(
         cx.upload(&[], &[0], DType::F32),
-        expect!["`upload` can't take `output` [0]: a tensor must have from 1 to 4294967294 numbers"],
+        expect!["`upload` can't take `output` [0]: a tensor must have from 1 to 4294967294 numbers; use smaller sizes"],
     );
     check(
         cx.pixel_shuffle(&zeros(&cx, &[1, 2, 2, 6]), 2),

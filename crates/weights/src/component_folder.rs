@@ -31,7 +31,7 @@ const PICKLE_ENDINGS: [&str; 5] = [".bin", ".ckpt", ".pt", ".pth", ".bin.index.j
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FolderError {
     /// There is nothing to load. Name another folder, or fetch the file.
-    #[error("`{folder}` has no weights; expected is one of {expected}")]
+    #[error("`{folder}` has no weights; fetch one of {expected}")]
     NoWeights {
         /// The folder.
         folder: String,
@@ -138,7 +138,7 @@ mod tests {
         );
         check(
             &["config.json"],
-            Err("`unet` has no weights; expected is one of `diffusion_pytorch_model.safetensors`, \
+            Err("`unet` has no weights; fetch one of `diffusion_pytorch_model.safetensors`, \
                  `diffusion_pytorch_model.safetensors.index.json`, `model.safetensors`, \
                  `model.safetensors.index.json`"),
         );

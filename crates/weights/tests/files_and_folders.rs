@@ -247,7 +247,7 @@ fn a_component_folder_is_opened_by_its_known_names() {
         a
         `FOLDER/` has its weights as `diffusion_pytorch_model.bin` only, and only safetensors is read; convert it to safetensors
         `FOLDER/` has both `model.safetensors` and `model.safetensors.index.json`; name one of them instead of the folder, or remove one
-        `FOLDER/` has no weights; expected is one of `diffusion_pytorch_model.safetensors`, `diffusion_pytorch_model.safetensors.index.json`, `model.safetensors`, `model.safetensors.index.json`
+        `FOLDER/` has no weights; fetch one of `diffusion_pytorch_model.safetensors`, `diffusion_pytorch_model.safetensors.index.json`, `model.safetensors`, `model.safetensors.index.json`
     "#]].assert_eq(&said.concat());
     let error = TensorIndex::open("no/such/folder").unwrap_err().to_string();
     assert!(error.starts_with("`no/such/folder` can't be opened: "), "{error}");

@@ -135,6 +135,12 @@ fn the_small_folder_works() {
 }
 
 #[test]
+fn merges_may_be_none() {
+    let tokenizer = damaged("merges.txt", Some("#version: 0.2\n")).unwrap();
+    assert_eq!(tokenizer.encode("ab").unwrap(), [3, 0, 1, 4, 4]);
+}
+
+#[test]
 fn damaged_files_are_named() {
     let cases = [
         (
@@ -176,6 +182,16 @@ fn damaged_files_are_named() {
             "vocab.json",
             Some(r#"{"a": 0, "b</w>": 1, "ab</w>": 2, "<|endoftext|>": 4}"#),
             "`tokenizer/vocab.json` has no token `<|startoftext|>`, which is the begin token; use the vocabulary that came with the model",
+        ),
+        (
+            "vocab.json",
+            Some(r#"{"a": 0, "b</w>": 1, "ab</w>": 1, "<|startoftext|>": 3, "<|endoftext|>": 4}"#),
+            "`tokenizer/vocab.json` gives the id 1 to both `b</w>` and `ab</w>`; use the vocabulary that came with the model",
+        ),
+        (
+            "added_tokens.json",
+            Some("{\"a\": 0, \"c\": 0}"),
+            "`tokenizer/added_tokens.json` is not usable: the added token `c` is not in the vocabulary; fetch it again",
         ),
         (
             "merges.txt",
@@ -231,6 +247,11 @@ fn damaged_files_are_named() {
             "tokenizer.json",
             Some("{\"model\": {\"type\": \"Unigram\"}}"),
             "`tokenizer/tokenizer.json` is not usable: `model.type` is `Unigram`; CLIP's is `BPE`; fetch it again",
+        ),
+        (
+            "tokenizer.json",
+            Some("{\"model\": {\"vocab\": {\"a\": 0, \"b\": 0}, \"merges\": []}}"),
+            "`tokenizer/tokenizer.json` gives the id 0 to both `a` and `b`; use the vocabulary that came with the model",
         ),
         (
             "tokenizer.json",

@@ -3,17 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context, ensure};
+use anyhow::{anyhow, ensure};
 use fs_err as fs;
 use plimsoll_device::{ByteCount, DType};
 use plimsoll_weights::{StoredDType, StoredTensor, TensorIndex};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::listed_parts::{self, Part};
+use super::part_files;
 use crate::failure::file_failure;
-
-/// The most bytes of a configuration that are read; real ones have a few thousand.
-const CONFIG_BYTES_MAX: u64 = 16 << 20;
 
 /// What is at a path.
 #[derive(Debug, Serialize)]
@@ -69,53 +68,42 @@ pub(super) fn collect(path: &Path, unit_count_max: usize) -> anyhow::Result<Mode
     let shown = path.display().to_string();
     let found = fs::metadata(path);
     let found = found.map_err(|error| file_failure(path, "can't be inspected", &error, "check the path"))?;
-    let is_folder = found.is_dir();
-    if is_folder && path.join("model_index.json").exists() {
-        let index = json(&path.join("model_index.json"))?;
-        let class = text_of(&index, "_class_name");
-        let mut components = Vec::new();
-        for (name, class) in listed_components(&index) {
-            components.push(listed(&path.join(&name), name, class, unit_count_max)?);
-        }
-        ensure!(!components.is_empty(), "`{shown}/model_index.json` lists no component; it is no diffusers model");
-        return Ok(ModelFacts { path: shown, class, components });
+    if found.is_dir() && is_there(&path.join("model_index.json")) {
+        return model(path, shown, unit_count_max);
     }
     let name = path.file_name().map_or_else(|| shown.clone(), |name| name.to_string_lossy().into_owned());
-    let config = path.join("config.json");
-    let class = if is_folder && config.exists() { class_of(&json(&config)?) } else { None };
+    let has_config = found.is_dir() && is_there(&path.join("config.json"));
+    let class = if has_config { class_of(&part_files::json(&path.join("config.json"))?) } else { None };
     let index = TensorIndex::open(path)?;
     let weights = Some(weight_facts(&index, unit_count_max));
     Ok(ModelFacts { path: shown, class: None, components: vec![ComponentFacts { name, class, weights }] })
 }
 
-/// The parts that a `model_index.json` lists, with their classes. Parts listed as `[null, null]` are left out.
-fn listed_components(index: &Value) -> Vec<(String, Option<String>)> {
-    let entries = index.as_object().into_iter().flatten();
-    let parts = entries.filter_map(|(name, value)| match value.as_array()?.as_slice() {
-        [library, class] if !(library.is_null() && class.is_null()) => {
-            Some((name.clone(), class.as_str().map(str::to_owned)))
-        }
-        _ => None,
-    });
-    parts.filter(|(name, _)| is_plain_name(name)).collect()
+fn model(path: &Path, shown: String, unit_count_max: usize) -> anyhow::Result<ModelFacts> {
+    let index = part_files::json(&path.join("model_index.json"))?;
+    let is_folder = |name: &str| path.join(name).is_dir();
+    let parts = listed_parts::listed_parts(&index, is_folder);
+    let parts =
+        parts.map_err(|reason| anyhow!("`{shown}/model_index.json` is not usable: {reason}; fetch it again"))?;
+    ensure!(!parts.is_empty(), "`{shown}/model_index.json` lists no component; it is no diffusers model");
+    let class = text_of(&index, "_class_name");
+    let parts = parts.into_iter().map(|part| component(&path.join(&part.name), part, unit_count_max));
+    Ok(ModelFacts { path: shown, class, components: parts.collect::<anyhow::Result<_>>()? })
 }
 
-/// Whether a name from a file stays in its folder.
-fn is_plain_name(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
+/// Whether something has that name, be it a link that leads nowhere.
+fn is_there(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
 }
 
-fn listed(folder: &Path, name: String, class: Option<String>, unit_count_max: usize) -> anyhow::Result<ComponentFacts> {
-    ensure!(
-        folder.is_dir(),
-        "`{}` is missing, which `model_index.json` lists; fetch the model again",
-        folder.display()
-    );
-    // Networks have a `config.json`; tokenizers, schedulers and the like have files of other names.
-    let has_weights = folder.join("config.json").exists();
-    let weights =
-        has_weights.then(|| TensorIndex::open(folder).map(|index| weight_facts(&index, unit_count_max))).transpose()?;
-    Ok(ComponentFacts { name, class, weights })
+fn component(folder: &Path, part: Part, unit_count_max: usize) -> anyhow::Result<ComponentFacts> {
+    let shown = folder.display();
+    ensure!(folder.is_dir(), "`{shown}` is missing, which `model_index.json` lists; fetch the model again");
+    let weights = match part_files::check(folder, &part.class)? {
+        true => Some(weight_facts(&TensorIndex::open(folder)?, unit_count_max)),
+        false => None,
+    };
+    Ok(ComponentFacts { name: part.name, class: Some(part.class), weights })
 }
 
 fn weight_facts(index: &TensorIndex, unit_count_max: usize) -> WeightFacts {
@@ -168,12 +156,4 @@ fn class_of(config: &Value) -> Option<String> {
 
 fn text_of(value: &Value, key: &str) -> Option<String> {
     value[key].as_str().map(str::to_owned)
-}
-
-fn json(path: &Path) -> anyhow::Result<Value> {
-    let shown = path.display();
-    let size = fs::metadata(path)?.len();
-    ensure!(size <= CONFIG_BYTES_MAX, "`{shown}` has {size} bytes, too many for a configuration; fetch it again");
-    let bytes = fs::read(path)?;
-    serde_json::from_slice(&bytes).with_context(|| format!("`{shown}` is no JSON; fetch it again"))
 }

@@ -35,17 +35,25 @@ impl Bench {
 
     /// Runs the program in the folder.
     pub(crate) fn run(&self, args: &[&str]) -> Outcome {
-        let command = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-            .args(args)
-            .current_dir(self.folder())
-            .env_remove("PLIMSOLL_CPU")
-            .output();
-        let Output { status, stdout, stderr } = command.unwrap();
+        self.run_with(args, &[])
+    }
+
+    /// Runs the program in the folder, with variables in its environment.
+    pub(crate) fn run_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Outcome {
+        let mut command = self.command();
+        let Output { status, stdout, stderr } = command.args(args).envs(variables.iter().copied()).output().unwrap();
         Outcome {
             code: status.code().expect("the program is not ended by a signal"),
             stdout: String::from_utf8(stdout).unwrap(),
             stderr: String::from_utf8(stderr).unwrap(),
         }
+    }
+
+    /// The program, about to be run in the folder.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        command.current_dir(self.folder()).env_remove("PLIMSOLL_CPU");
+        command
     }
 
     /// Runs `generate` with a few steps at one thread; it must succeed.
