@@ -71,10 +71,12 @@ pub enum PipelineError {
     /// The guidance is no number. Correct the request.
     #[error(transparent)]
     Guidance(#[from] GuidanceError),
-    /// Not even the smallest plan of a phase fits. Raise the budget to `needed`, or draw a smaller picture.
+    /// Not even the smallest plan of a phase fits; of several such phases, the one that needs most. Raise the budget to
+    /// `needed`, draw a smaller picture, or use a smaller dtype or fewer offload streams.
     #[error(
-        "`{component}` needs a budget of at least {} bytes ({needed}), {activation_bytes} of it for activations, but \
-         the budget is {} bytes ({budget}): {} bytes short; raise the budget or draw a smaller picture",
+        "`{component}` needs a budget of at least {} bytes ({needed}), {activation_bytes} of it for activations and \
+         workspace, but the budget is {} bytes ({budget}): {} bytes short; raise the budget, draw a smaller picture, or \
+         use --dtype bf16 or fewer --offload-streams",
         needed.0, budget.0, needed.saturating_sub(*budget).0
     )]
     OverBudget {

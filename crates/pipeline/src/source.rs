@@ -28,7 +28,7 @@ pub enum ModelSource {
 pub enum SourceError {
     /// There is no model here. Name a folder that has a `model_index.json`, as diffusers writes it.
     #[error(
-        "`{path}` is no model folder: it has no `model_index.json`; name a folder in diffusers' layout, with `unet`, \
+        "`{path}` is no folder with a `model_index.json`; name a model in diffusers' layout, with `unet`, \
          `vae`, `text_encoder`, `tokenizer` and `scheduler` beside that file"
     )]
     NotAModel {
@@ -100,6 +100,11 @@ impl ModelSource {
     /// # Errors
     /// [`SourceError`] if it is missing or can't be read.
     pub fn text(&self, file: &str) -> Result<String, SourceError> {
+        if let Self::Folder(path) = self
+            && !path.is_dir()
+        {
+            return Err(SourceError::NotAModel { path: path.display().to_string() });
+        }
         let bytes = self.bytes(file, CONFIG_BYTES_MAX)?.ok_or_else(|| match self {
             Self::Folder(path) if file == "model_index.json" => {
                 SourceError::NotAModel { path: path.display().to_string() }

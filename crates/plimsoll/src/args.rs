@@ -46,7 +46,7 @@ pub(crate) struct GenerateArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) model: Option<PathBuf>,
 
-    /// What the picture does not show
+    /// What the picture does not show; counts with a guidance other than 1
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) negative: String,
 
@@ -62,7 +62,7 @@ pub(crate) struct GenerateArgs {
     #[arg(long, value_name = "NAME", value_parser = sampler_names())]
     pub(crate) sampler: Option<Sampler>,
 
-    /// The sigma schedule [default: model]
+    /// The sigma schedule; `model` is the spacing of the model's own scheduler config [default: model]
     #[arg(long, value_name = "NAME", value_parser = schedule_names())]
     pub(crate) schedule: Option<SigmaSchedule>,
 
@@ -86,7 +86,7 @@ pub(crate) struct GenerateArgs {
     #[arg(long, value_enum, default_value_t = ComputeDType::F32)]
     pub(crate) dtype: ComputeDType,
 
-    /// Bytes that weights and activations may take at any moment: 3MiB, 60% (of this machine's memory) or unlimited
+    /// Bytes that weights and activations may take at any moment: 3MiB, 60% (of this machine's memory), or unlimited (all of it)
     #[arg(long, value_name = "BYTES", default_value = "unlimited")]
     pub(crate) budget: Budget,
 
@@ -215,9 +215,11 @@ fn one_line(error: &clap::Error) -> String {
         .filter(|line| !line.is_empty());
     let said = parts.collect::<Vec<_>>().join("; ").replace(":; ", ": ");
     let said = said.strip_prefix("error: ").unwrap_or(&said);
+    let is_stray_word = error.kind() == ErrorKind::UnknownArgument && !said.contains("argument '-");
+    let hint = if is_stray_word { "; put a prompt of several words in quotes" } else { "" };
     let command = std::env::args_os().nth(1).filter(|name| Cli::command().find_subcommand(name).is_some());
     match command.as_ref().and_then(|command| command.to_str()) {
-        Some(command) => format!("{said}; see `plimsoll {command} --help`"),
+        Some(command) => format!("{said}{hint}; see `plimsoll {command} --help`"),
         None => format!("{said}; see `plimsoll --help`"),
     }
 }

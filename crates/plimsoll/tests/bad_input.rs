@@ -136,7 +136,7 @@ fn wrong_budgets() {
         > plimsoll generate heart --budget lots
         2: error: invalid value 'lots' for '--budget <BYTES>': `lots` is no budget; write bytes (3MiB), a percentage of this machine's memory (60%), or `unlimited`; see `plimsoll generate --help`
         > plimsoll generate heart --budget 1
-        1: error: `text_encoder` needs a budget of at least 2593280 bytes (2.47 MiB), 552.00 KiB of it for activations, but the budget is 1 bytes (1 B): 2593279 bytes short; raise the budget or draw a smaller picture
+        1: error: `text_encoder` needs a budget of at least 2593280 bytes (2.47 MiB), 552.00 KiB of it for activations and workspace, but the budget is 1 bytes (1 B): 2593279 bytes short; raise the budget, draw a smaller picture, or use --dtype bf16 or fewer --offload-streams
     "#]].assert_eq(&transcript);
 }
 
@@ -225,9 +225,9 @@ fn models_that_are_none() {
         Transcript::new(&bench).run_all(&["generate heart --model missing", "generate heart --model empty"]);
     expect![[r#"
         > plimsoll generate heart --model missing
-        1: error: `missing` is no model folder: it has no `model_index.json`; name a folder in diffusers' layout, with `unet`, `vae`, `text_encoder`, `tokenizer` and `scheduler` beside that file
+        1: error: `missing` is no folder with a `model_index.json`; name a model in diffusers' layout, with `unet`, `vae`, `text_encoder`, `tokenizer` and `scheduler` beside that file
         > plimsoll generate heart --model empty
-        1: error: `empty` is no model folder: it has no `model_index.json`; name a folder in diffusers' layout, with `unet`, `vae`, `text_encoder`, `tokenizer` and `scheduler` beside that file
+        1: error: `empty` is no folder with a `model_index.json`; name a model in diffusers' layout, with `unet`, `vae`, `text_encoder`, `tokenizer` and `scheduler` beside that file
     "#]]
     .assert_eq(&transcript);
 }

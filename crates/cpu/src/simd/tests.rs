@@ -10,6 +10,10 @@ use crate::naive::isas;
 #[derive(Clone, Copy, Debug)]
 enum Operation {
     ExpNonpositive,
+    Add,
+    Sub,
+    Mul,
+    Div,
     Max,
     SelectLess,
     Round,
@@ -30,6 +34,10 @@ impl WithSimd for Apply {
         let [a, b, c] = self.operands.map(|operand| simd.splat(operand));
         let result = match self.operation {
             Operation::ExpNonpositive => simd.exp_nonpositive(a),
+            Operation::Add => simd.add(a, b),
+            Operation::Sub => simd.sub(a, b),
+            Operation::Mul => simd.mul(a, b),
+            Operation::Div => simd.div(a, b),
             Operation::Max => simd.max(a, b),
             Operation::SelectLess => simd.select_less(a, b, c, a),
             Operation::Round => simd.round(a),
@@ -69,6 +77,10 @@ fn lanewise_operations_agree_with_std() {
     for isa in isas() {
         for (a, b) in pairs {
             for (operation, expected) in [
+                (Operation::Add, a + b),
+                (Operation::Sub, a - b),
+                (Operation::Mul, a * b),
+                (Operation::Div, a / b),
                 (Operation::Max, a.max(b)),
                 (Operation::SelectLess, if a < b { 9.0 } else { a }),
                 (Operation::Fma, a * b + 9.0),
