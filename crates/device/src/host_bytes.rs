@@ -27,7 +27,7 @@ pub trait HostBytes: Send + Sync {
 
 /// The storage failed while weights were read. Check the medium; the run can be repeated.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("reading {len} bytes at offset {offset} of `{origin}` failed: {reason}; check the medium and run again")]
+#[error("reading {len} bytes at offset {offset} of `{origin}` failed: {reason}")]
 pub struct ReadError {
     /// The file, or what else holds the bytes.
     pub origin: String,
@@ -35,7 +35,7 @@ pub struct ReadError {
     pub offset: u64,
     /// How many bytes were asked for.
     pub len: usize,
-    /// What the storage said.
+    /// What the storage said, and what to do about it.
     pub reason: String,
 }
 

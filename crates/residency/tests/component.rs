@@ -49,7 +49,12 @@ impl HostBytes for Storage {
         let fails = self.failing_reads.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         if fails.is_ok() {
             let (offset, len) = (range.start as u64, range.len());
-            return Err(ReadError { origin: "disk".to_owned(), offset, len, reason: "unplugged".to_owned() });
+            return Err(ReadError {
+                origin: "disk".to_owned(),
+                offset,
+                len,
+                reason: "unplugged; check the medium and run again".to_owned(),
+            });
         }
         out.copy_from_slice(&self.bytes[range]);
         Ok(())

@@ -97,7 +97,7 @@ impl FileBytes {
                 "the file had {} bytes when it was opened and has {len_now} now; something cut it off, restore it",
                 self.len
             ),
-            _ => error.to_string(),
+            _ => format!("{error}; check the medium and run again"),
         }
     }
 }
