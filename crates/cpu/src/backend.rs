@@ -15,14 +15,16 @@ use crate::storage::HostMemory;
 use crate::{attention, conv, gemm, rows};
 
 impl CpuDevice {
-    /// Runs a kernel with `scratch_len` f32 of scratch memory, or only books that memory in a rehearsal.
-    fn run(&self, scratch_len: usize, kernel: impl FnOnce(&mut [f32]) + Send) -> Result<(), DeviceError> {
+    /// Runs a kernel with `scratch_len` f32 of scratch memory, or, in a rehearsal, only books that memory and counts
+    /// `flops`: those of matrix products, beside which the others are nothing.
+    fn run(&self, flops: f64, scratch_len: usize, kernel: impl FnOnce(&mut [f32]) + Send) -> Result<(), DeviceError> {
         let mut scratch = self.scratch(scratch_len)?;
-        if !self.shared.rehearsing {
+        self.shared.clock.rehearse(flops);
+        if !self.shared.clock.is_rehearsing() {
             let scratch = scratch.as_mut().map_or(&mut [][..], |buffer| {
                 &mut bytemuck::cast_slice_mut(buffer.storage_mut::<HostMemory>().bytes_mut())[..scratch_len]
             });
-            self.install(|| kernel(scratch));
+            self.shared.pool.install(|| kernel(scratch));
         }
         Ok(())
     }
@@ -82,7 +84,7 @@ impl Kernels for CpuDevice {
         let bias = bias.map(|bias| vector(bias, shape.out));
         let scratch_len = gemm::matmul_scratch_len(isa, threads, shape, y.dtype);
         let y = write(y, shape.rows * shape.out);
-        self.run(scratch_len, |scratch| gemm::matmul(isa, threads, shape, x, w, bias, y, scratch))
+        self.run(shape.flops(), scratch_len, |scratch| gemm::matmul(isa, threads, shape, x, w, bias, y, scratch))
     }
 
     fn conv2d(
@@ -104,7 +106,7 @@ impl Kernels for CpuDevice {
         let output = shape.output().expect("the tensor layer checked that the kernel fits the input");
         let scratch_len = conv::conv2d_scratch_len(isa, threads, shape, y.dtype);
         let y = write(y, pixels(output) * shape.out_channels);
-        self.run(scratch_len, |scratch| conv::conv2d(isa, threads, shape, x, w, bias, y, scratch))
+        self.run(shape.flops(), scratch_len, |scratch| conv::conv2d(isa, threads, shape, x, w, bias, y, scratch))
     }
 
     fn attention(
@@ -122,7 +124,7 @@ impl Kernels for CpuDevice {
         let (q, k, v) = (read(q, q_len), read(k, kv_len), read(v, kv_len));
         let scratch_len = attention::attention_scratch_len(isa, threads, shape);
         let y = write(y, q_len);
-        self.run(scratch_len, |scratch| attention::attention(isa, threads, shape, q, k, v, y, scratch))
+        self.run(shape.flops(), scratch_len, |scratch| attention::attention(isa, threads, shape, q, k, v, y, scratch))
     }
 
     fn group_norm(
@@ -139,7 +141,7 @@ impl Kernels for CpuDevice {
         let (x, y) = (read(x, len), write(y, len));
         let (scale, shift) = (vector(scale, shape.channels), vector(shift, shape.channels));
         let scratch_len = rows::group_norm_scratch_len(shape);
-        self.run(scratch_len, |scratch| rows::group_norm(isa, shape, x, scale, shift, y, scratch))
+        self.run(0.0, scratch_len, |scratch| rows::group_norm(isa, shape, x, scale, shift, y, scratch))
     }
 
     fn layer_norm(
@@ -156,7 +158,7 @@ impl Kernels for CpuDevice {
         let isa = self.shared.isa;
         let (x, y) = (read(x, rows * columns), write(y, rows * columns));
         let (scale, shift) = (vector(scale, columns), vector(shift, columns));
-        self.run(0, |_| rows::layer_norm(isa, rows, columns, epsilon, x, scale, shift, y))
+        self.run(0.0, 0, |_| rows::layer_norm(isa, rows, columns, epsilon, x, scale, shift, y))
     }
 
     fn activate(
@@ -167,12 +169,12 @@ impl Kernels for CpuDevice {
         y: Output<'_>,
     ) -> Result<(), DeviceError> {
         let (isa, y) = (self.shared.isa, write(y, len));
-        self.run(0, |_| rows::activate(isa, activation, y))
+        self.run(0.0, 0, |_| rows::activate(isa, activation, y))
     }
 
     fn add(&self, _queue: &dyn Queue, len: usize, x: Operand<'_>, y: Output<'_>) -> Result<(), DeviceError> {
         let (isa, x, y) = (self.shared.isa, read(x, len), write(y, len));
-        self.run(0, |_| rows::add(isa, x, y))
+        self.run(0.0, 0, |_| rows::add(isa, x, y))
     }
 
     fn add_per_batch(
@@ -186,7 +188,7 @@ impl Kernels for CpuDevice {
     ) -> Result<(), DeviceError> {
         let isa = self.shared.isa;
         let (x, y) = (read(x, batch * columns), write(y, batch * rows * columns));
-        self.run(0, |_| rows::add_per_batch(isa, batch, rows, columns, x, y))
+        self.run(0.0, 0, |_| rows::add_per_batch(isa, batch, rows, columns, x, y))
     }
 
     fn combine(
@@ -199,7 +201,7 @@ impl Kernels for CpuDevice {
         let isa = self.shared.isa;
         let terms: Vec<(f32, Numbers<'_>)> = terms.iter().map(|(factor, x)| (*factor, read(*x, len))).collect();
         let y = write(y, len);
-        self.run(0, |_| rows::combine(isa, &terms, y))
+        self.run(0.0, 0, |_| rows::combine(isa, &terms, y))
     }
 
     fn geglu(
@@ -212,7 +214,7 @@ impl Kernels for CpuDevice {
     ) -> Result<(), DeviceError> {
         let isa = self.shared.isa;
         let (x, y) = (read(x, 2 * rows * columns), write(y, rows * columns));
-        self.run(0, |_| rows::geglu(isa, rows, columns, x, y))
+        self.run(0.0, 0, |_| rows::geglu(isa, rows, columns, x, y))
     }
 
     fn prelu(
@@ -225,7 +227,7 @@ impl Kernels for CpuDevice {
     ) -> Result<(), DeviceError> {
         let isa = self.shared.isa;
         let (slope, y) = (vector(slope, columns), write(y, rows * columns));
-        self.run(0, |_| rows::prelu(isa, rows, columns, slope, y))
+        self.run(0.0, 0, |_| rows::prelu(isa, rows, columns, slope, y))
     }
 
     fn resize_nearest(
@@ -236,7 +238,7 @@ impl Kernels for CpuDevice {
         y: Output<'_>,
     ) -> Result<(), DeviceError> {
         let (x, y) = (read(x, image_len(shape, shape.input)), write(y, image_len(shape, shape.output)));
-        self.run(0, |_| rows::resize_nearest(shape, x, y))
+        self.run(0.0, 0, |_| rows::resize_nearest(shape, x, y))
     }
 
     fn pixel_shuffle(
@@ -248,7 +250,7 @@ impl Kernels for CpuDevice {
     ) -> Result<(), DeviceError> {
         let len = image_len(shape, shape.output);
         let (x, y) = (read(x, len), write(y, len));
-        self.run(0, |_| rows::pixel_shuffle(shape, x, y))
+        self.run(0.0, 0, |_| rows::pixel_shuffle(shape, x, y))
     }
 
     fn concat(
@@ -262,7 +264,7 @@ impl Kernels for CpuDevice {
         let parts: Vec<(usize, Numbers<'_>)> =
             parts.iter().map(|(columns, x)| (*columns, read(*x, rows * columns))).collect();
         let y = write(y, rows * columns);
-        self.run(0, |_| rows::concat(rows, &parts, y))
+        self.run(0.0, 0, |_| rows::concat(rows, &parts, y))
     }
 
     fn gather(
@@ -275,12 +277,12 @@ impl Kernels for CpuDevice {
     ) -> Result<(), DeviceError> {
         let rows = row_idxs.iter().max().map_or(0, |&idx| idx as usize + 1);
         let (table, y) = (read(table, rows * columns), write(y, row_idxs.len() * columns));
-        self.run(0, |_| rows::gather(columns, row_idxs, table, y))
+        self.run(0.0, 0, |_| rows::gather(columns, row_idxs, table, y))
     }
 
     fn convert(&self, _queue: &dyn Queue, len: usize, x: Operand<'_>, y: Output<'_>) -> Result<(), DeviceError> {
         let (isa, x, y) = (self.shared.isa, read(x, len), write(y, len));
-        self.run(0, |_| rows::convert(isa, x, y))
+        self.run(0.0, 0, |_| rows::convert(isa, x, y))
     }
 }
 

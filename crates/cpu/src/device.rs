@@ -3,13 +3,18 @@
 use std::sync::Arc;
 
 use plimsoll_device::{
-    Account, AllocError, Buffer, ByteCount, DType, Device, DeviceError, Kernels, Ledger, Queue, Upload, WeightForm,
+    Account, AllocError, Buffer, ByteCount, DType, Device, DeviceError, DeviceId, Kernels, Ledger, Queue, Region,
+    Upload, WeightForm,
 };
 
+use crate::clock::Clock;
 use crate::isa::{Isa, IsaError};
 use crate::queue::{InlineQueue, ThreadQueue};
-use crate::storage::{HostMemory, LINE_BYTES};
+use crate::storage::{HostMemory, HostRegion, LINE_BYTES};
 use crate::upload;
+
+/// There is one CPU.
+pub(crate) const DEVICE_ID: DeviceId = DeviceId { kind: "cpu", index: 0 };
 
 /// How to set up the CPU device.
 #[derive(Clone, Copy, Debug)]
@@ -47,8 +52,7 @@ pub(crate) struct Shared {
     pub(crate) ledger: Ledger,
     pub(crate) isa: Isa,
     pub(crate) pool: Arc<rayon::ThreadPool>,
-    /// Whether memory is only claimed and kernels don't run: see [`CpuDevice::rehearsal`].
-    pub(crate) rehearsing: bool,
+    pub(crate) clock: Clock,
 }
 
 impl CpuDevice {
@@ -65,21 +69,7 @@ impl CpuDevice {
             .build()
             .map_err(|error| CpuError::Threads { threads, reason: error.to_string() })?;
         let ledger = Ledger::new(options.budget);
-        Ok(Self::of(Shared { ledger, isa, pool: Arc::new(pool), rehearsing: false }))
-    }
-
-    /// A stand-in with an empty, unlimited ledger, on which a pass costs nothing but is booked exactly as on this device:
-    /// allocations are claims without memory, uploads and kernels do nothing. Its peak is this device's peak for the
-    /// same calls.
-    pub fn rehearsal(&self) -> Self {
-        let ledger = Ledger::new(ByteCount::MAX);
-        let Shared { isa, pool, .. } = &*self.shared;
-        Self::of(Shared { ledger, isa: *isa, pool: pool.clone(), rehearsing: true })
-    }
-
-    /// Runs `work` on one of the compute threads. Kernels called from there start without a hand-over between threads.
-    pub fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        self.shared.pool.install(work)
+        Ok(Self::of(Shared { ledger, isa, pool: Arc::new(pool), clock: Clock::computing() }))
     }
 
     /// How many threads compute.
@@ -94,8 +84,8 @@ impl CpuDevice {
 }
 
 impl Device for CpuDevice {
-    fn name(&self) -> String {
-        "cpu:0".to_owned()
+    fn id(&self) -> DeviceId {
+        DEVICE_ID
     }
 
     fn ledger(&self) -> &Ledger {
@@ -104,6 +94,17 @@ impl Device for CpuDevice {
 
     fn allocate(&self, _queue: &dyn Queue, account: Account, size: ByteCount) -> Result<Buffer, AllocError> {
         self.shared.allocate(account, size)
+    }
+
+    fn region(&self, _queue: &dyn Queue, account: Account, size: ByteCount) -> Result<Arc<dyn Region>, AllocError> {
+        assert!(size.0.is_multiple_of(LINE_BYTES as u64), "a region of {} bytes", size.0);
+        let charge = self.shared.ledger.charge(account, size)?;
+        let region = if self.shared.clock.is_rehearsing() {
+            HostRegion::claim(size, charge)
+        } else {
+            HostRegion::allocate(size, charge).ok_or_else(|| self.shared.exhausted(account, size))?
+        };
+        Ok(Arc::new(region))
     }
 
     fn allocated_bytes(&self, size: ByteCount) -> ByteCount {
@@ -115,7 +116,7 @@ impl Device for CpuDevice {
     }
 
     fn copy_queue(&self, name: &str) -> Result<Arc<dyn Queue>, DeviceError> {
-        if self.shared.rehearsing {
+        if self.shared.clock.is_rehearsing() {
             return Ok(self.compute.clone());
         }
         Ok(Arc::new(ThreadQueue::start(name, self.shared.clone())?))
@@ -132,19 +133,32 @@ impl Device for CpuDevice {
     fn kernels(&self) -> &dyn Kernels {
         self
     }
+
+    fn rehearsal(&self) -> Arc<dyn Device> {
+        let Shared { isa, pool, .. } = &*self.shared;
+        let ledger = Ledger::new(ByteCount::MAX);
+        Arc::new(Self::of(Shared { ledger, isa: *isa, pool: pool.clone(), clock: Clock::rehearsing() }))
+    }
+
+    fn install(&self, work: &mut (dyn FnMut() + Send)) {
+        self.shared.pool.install(work);
+    }
 }
 
 impl Shared {
     pub(crate) fn allocate(&self, account: Account, size: ByteCount) -> Result<Buffer, AllocError> {
         let size = size.align_up(LINE_BYTES as u64);
         let charge = self.ledger.charge(account, size)?;
-        let storage = if self.rehearsing {
-            HostMemory::claim()
+        let storage = if self.clock.is_rehearsing() {
+            HostMemory::Claim
         } else {
-            HostMemory::allocate(size.to_usize())
-                .ok_or_else(|| AllocError::Exhausted { account: self.ledger.account_name(account), needed: size })?
+            HostMemory::allocate(size.to_usize()).ok_or_else(|| self.exhausted(account, size))?
         };
         Ok(Buffer::new(Box::new(storage), charge))
+    }
+
+    fn exhausted(&self, account: Account, needed: ByteCount) -> AllocError {
+        AllocError::Exhausted { account: self.ledger.account_name(account), needed }
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod attention;
 mod backend;
+mod clock;
 mod conv;
 mod device;
 mod gemm;

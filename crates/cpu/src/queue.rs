@@ -3,44 +3,56 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use plimsoll_device::{Buffer, DeviceError, Event, Filling, Queue, Upload};
+use plimsoll_device::{Buffer, DeviceError, DeviceId, Event, Filling, Queue, Upload};
 
-use crate::device::Shared;
+use crate::device::{DEVICE_ID, Shared};
 use crate::storage::HostMemory;
 use crate::upload;
 
 /// A point that a queue passes once, with or without a failure before it.
 #[derive(Default)]
 struct CpuEvent {
-    outcome: Mutex<Option<Result<(), DeviceError>>>,
+    passing: Mutex<Option<Passed>>,
     passed: Condvar,
 }
 
+#[derive(Clone)]
+struct Passed {
+    outcome: Result<(), DeviceError>,
+    at: Duration,
+}
+
 impl CpuEvent {
-    fn already_passed(outcome: Result<(), DeviceError>) -> Arc<Self> {
-        Arc::new(Self { outcome: Mutex::new(Some(outcome)), passed: Condvar::new() })
+    fn already_passed(shared: &Shared, outcome: Result<(), DeviceError>) -> Arc<Self> {
+        let passed = Passed { outcome, at: shared.clock.now() };
+        Arc::new(Self { passing: Mutex::new(Some(passed)), passed: Condvar::new() })
     }
 
-    fn pass(&self, outcome: Result<(), DeviceError>) {
-        lock(&self.outcome).get_or_insert(outcome);
+    fn pass(&self, shared: &Shared, outcome: Result<(), DeviceError>) {
+        lock(&self.passing).get_or_insert_with(|| Passed { outcome, at: shared.clock.now() });
         self.passed.notify_all();
     }
 }
 
 impl Event for CpuEvent {
     fn is_complete(&self) -> bool {
-        lock(&self.outcome).is_some()
+        lock(&self.passing).is_some()
     }
 
     fn synchronize(&self) -> Result<(), DeviceError> {
-        let mut outcome = lock(&self.outcome);
+        let mut passing = lock(&self.passing);
         loop {
-            if let Some(outcome) = &*outcome {
-                return outcome.clone();
+            if let Some(passed) = &*passing {
+                return passed.outcome.clone();
             }
-            outcome = self.passed.wait(outcome).unwrap_or_else(PoisonError::into_inner);
+            passing = self.passed.wait(passing).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    fn passed_at(&self) -> Option<Duration> {
+        lock(&self.passing).as_ref().map(|passed| passed.at)
     }
 }
 
@@ -60,8 +72,12 @@ impl Queue for InlineQueue {
         "compute"
     }
 
+    fn device(&self) -> DeviceId {
+        DEVICE_ID
+    }
+
     fn record(&self) -> Arc<dyn Event> {
-        CpuEvent::already_passed(Ok(()))
+        CpuEvent::already_passed(&self.shared, Ok(()))
     }
 
     fn wait(&self, event: &Arc<dyn Event>) -> Result<(), DeviceError> {
@@ -70,18 +86,18 @@ impl Queue for InlineQueue {
 
     fn upload(&self, upload: &Arc<Upload>, mut slot: Buffer) -> Filling {
         let outcome = upload::fill(&self.shared, upload, &mut slot);
-        Filling::new(Arc::new(Mutex::new(Some(slot))), CpuEvent::already_passed(outcome))
+        Filling::new(Arc::new(Mutex::new(Some(slot))), CpuEvent::already_passed(&self.shared, outcome))
     }
 
     fn write(&self, bytes: &[u8], buffer: &mut Buffer) -> Result<(), DeviceError> {
-        if !self.shared.rehearsing {
+        if !self.shared.clock.is_rehearsing() {
             buffer.storage_mut::<HostMemory>().bytes_mut()[..bytes.len()].copy_from_slice(bytes);
         }
         Ok(())
     }
 
     fn read(&self, buffer: &Buffer, offset: usize, out: &mut [u8]) -> Result<(), DeviceError> {
-        if !self.shared.rehearsing {
+        if !self.shared.clock.is_rehearsing() {
             out.copy_from_slice(&buffer.storage::<HostMemory>().bytes()[offset..][..out.len()]);
         }
         Ok(())
@@ -95,36 +111,47 @@ impl Queue for InlineQueue {
 /// A copy queue: a thread that works off its orders one by one.
 pub(crate) struct ThreadQueue {
     name: String,
+    shared: Arc<Shared>,
     orders: Mutex<Option<Sender<Order>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 enum Order {
     Wait(Arc<dyn Event>),
-    Upload { upload: Arc<Upload>, buffer: Buffer, slot: Arc<Mutex<Option<Buffer>>>, ready: Passing },
+    Upload(UploadOrder),
     Record(Passing),
+}
+
+/// A copy. The event comes last: whatever drops the order frees the buffer before the event passes.
+struct UploadOrder {
+    upload: Arc<Upload>,
+    buffer: Buffer,
+    slot: Arc<Mutex<Option<Buffer>>>,
+    ready: Passing,
 }
 
 /// The duty to let an event pass. An order that is lost with its thread passes it as a failure.
 struct Passing {
     event: Arc<CpuEvent>,
+    shared: Arc<Shared>,
     queue: String,
 }
 
 impl Drop for Passing {
     fn drop(&mut self) {
-        self.event.pass(Err(DeviceError::Lost { queue: self.queue.clone() }));
+        self.event.pass(&self.shared, Err(DeviceError::Lost { queue: self.queue.clone() }));
     }
 }
 
 impl ThreadQueue {
     pub(crate) fn start(name: &str, shared: Arc<Shared>) -> Result<Self, DeviceError> {
         let (sender, orders) = channel();
+        let its_shared = shared.clone();
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
-            .spawn(move || work_off(&shared, &orders))
+            .spawn(move || work_off(&its_shared, &orders))
             .map_err(|_| DeviceError::Lost { queue: name.to_owned() })?;
-        Ok(Self { name: name.to_owned(), orders: Mutex::new(Some(sender)), thread: Some(thread) })
+        Ok(Self { name: name.to_owned(), shared, orders: Mutex::new(Some(sender)), thread: Some(thread) })
     }
 
     fn order(&self, order: Order) -> Result<(), DeviceError> {
@@ -134,7 +161,7 @@ impl ThreadQueue {
 
     fn passing(&self) -> (Arc<CpuEvent>, Passing) {
         let event = Arc::new(CpuEvent::default());
-        (event.clone(), Passing { event, queue: self.name.clone() })
+        (event.clone(), Passing { event, shared: self.shared.clone(), queue: self.name.clone() })
     }
 }
 
@@ -143,11 +170,13 @@ fn work_off(shared: &Shared, orders: &Receiver<Order>) {
         match order {
             // What failed before the event is its own queue's to report.
             Order::Wait(event) => drop(event.synchronize()),
-            Order::Record(passing) => passing.event.pass(Ok(())),
-            Order::Upload { upload, mut buffer, slot, ready } => {
-                let outcome = upload::fill(shared, &upload, &mut buffer);
+            Order::Record(passing) => passing.event.pass(shared, Ok(())),
+            Order::Upload(mut order) => {
+                let outcome = upload::fill(shared, &order.upload, &mut order.buffer);
+                let UploadOrder { buffer, slot, ready, .. } = order;
                 *lock(&slot) = Some(buffer);
-                ready.event.pass(outcome);
+                drop(slot);
+                ready.event.pass(shared, outcome);
             }
         }
     }
@@ -156,6 +185,10 @@ fn work_off(shared: &Shared, orders: &Receiver<Order>) {
 impl Queue for ThreadQueue {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn device(&self) -> DeviceId {
+        DEVICE_ID
     }
 
     fn record(&self) -> Arc<dyn Event> {
@@ -173,7 +206,7 @@ impl Queue for ThreadQueue {
         let (event, ready) = self.passing();
         let slot = Arc::new(Mutex::new(None));
         // A lost order passes its event as a failure.
-        let _ = self.order(Order::Upload { upload: upload.clone(), buffer, slot: slot.clone(), ready });
+        let _ = self.order(Order::Upload(UploadOrder { upload: upload.clone(), buffer, slot: slot.clone(), ready }));
         Filling::new(slot, event)
     }
 

@@ -42,7 +42,7 @@ pub(crate) fn fill(shared: &Shared, upload: &Upload, slot: &mut Buffer) -> Resul
         ByteCount::ZERO => None,
         bytes => Some(shared.allocate(shared.ledger.account("staging"), bytes)?),
     };
-    if shared.rehearsing {
+    if shared.clock.is_rehearsing() {
         return Ok(());
     }
     let staging = staging.as_mut().map_or(&mut [][..], |buffer| buffer.storage_mut::<HostMemory>().bytes_mut());

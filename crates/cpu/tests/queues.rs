@@ -47,7 +47,7 @@ impl HostBytes for Gated {
     }
 }
 
-fn upload(device: &CpuDevice, queue: &dyn Queue, source: Arc<dyn HostBytes>) -> Filling {
+fn upload(device: &dyn Device, queue: &dyn Queue, source: Arc<dyn HostBytes>) -> Filling {
     let form = WeightForm::Vector { len: LEN };
     let piece = UploadPiece { source, source_dtype: DType::F32, form, dtype: DType::F32, offset: 0 };
     let account = device.ledger().account("weights");
@@ -125,7 +125,7 @@ fn a_rehearsal_books_what_a_run_books_and_holds_no_memory() {
     let rehearsal = device.rehearsal();
     let (source, open) = Gated::new(5.0);
     drop(open);
-    for device in [&device, &rehearsal] {
+    for device in [&device as &dyn Device, &*rehearsal] {
         let filling = upload(device, &*device.compute_queue(), source.clone());
         drop(filling.acquire(&*device.compute_queue()).unwrap());
     }

@@ -5,7 +5,8 @@ use std::fmt;
 
 use crate::{ByteCount, Charge};
 
-/// A backend's handle on device memory. Freed on drop, after all work enqueued on it.
+/// A backend's handle on device memory. Freed on drop, in the order of the queue it was allocated for: after the work
+/// enqueued there so far.
 pub trait Storage: Any + Send + Sync {}
 
 /// A piece of device memory, booked on an account for as long as it lives.
@@ -14,18 +15,25 @@ pub trait Storage: Any + Send + Sync {}
 /// buffer of another backend is a bug that both report by panicking.
 pub struct Buffer {
     storage: Box<dyn Storage>,
-    charge: Charge,
+    size: ByteCount,
+    /// None for a part of a [`Region`](crate::Region), which is booked as a whole.
+    _charge: Option<Charge>,
 }
 
 impl Buffer {
     /// Puts a backend's memory and its booking together.
     pub fn new(storage: Box<dyn Storage>, charge: Charge) -> Self {
-        Self { storage, charge }
+        Self { storage, size: charge.size(), _charge: Some(charge) }
+    }
+
+    /// A part of a [`Region`](crate::Region), whose `storage` keeps the region alive.
+    pub fn part(storage: Box<dyn Storage>, size: ByteCount) -> Self {
+        Self { storage, size, _charge: None }
     }
 
     /// The bytes it may hold.
     pub fn size(&self) -> ByteCount {
-        self.charge.size()
+        self.size
     }
 
     /// The backend's handle, for reading.

@@ -23,6 +23,9 @@ pub trait HostBytes: Send + Sync {
     /// # Panics
     /// If `range` exceeds [`len`](Self::len) or `out` has another length: a bug of the caller.
     fn read_at(&self, range: Range<usize>, out: &mut [u8]) -> Result<(), ReadError>;
+
+    /// Says that all of them will be read soon, after those said so before. A hint: never blocks, never fails.
+    fn read_ahead(&self) {}
 }
 
 /// The storage failed while weights were read. Check the medium; the run can be repeated.

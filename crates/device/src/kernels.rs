@@ -40,6 +40,13 @@ pub struct MatmulShape {
     pub out: usize,
 }
 
+impl MatmulShape {
+    /// Floating-point operations: a multiplication and an addition for each pair.
+    pub fn flops(&self) -> f64 {
+        2.0 * self.rows as f64 * self.depth as f64 * self.out as f64
+    }
+}
+
 /// A two-dimensional convolution over `[batch, height, width, in_channels]`.
 ///
 /// The input may be resized (nearest) to `resized` before the convolution without being stored in that size: source
@@ -81,6 +88,14 @@ impl ConvShape {
             along(self.resized[1], left + right, self.kernel[1])?,
         ])
     }
+
+    /// Floating-point operations; none if the kernel does not fit.
+    pub fn flops(&self) -> f64 {
+        let [height, width] = self.output().unwrap_or_default();
+        let pixels = self.batch as f64 * height as f64 * width as f64;
+        let taps = self.kernel[0] as f64 * self.kernel[1] as f64;
+        2.0 * pixels * taps * self.in_channels as f64 * self.out_channels as f64
+    }
 }
 
 /// `softmax(scale * q k^T) v` per batch and head. `q` and the output are `[batch, q_len, heads * head_dim]`, `k` and
@@ -101,6 +116,14 @@ pub struct AttentionShape {
     pub causal: bool,
     /// Factor on the scores.
     pub scale: f32,
+}
+
+impl AttentionShape {
+    /// Floating-point operations of the two products; a causal mask saves none of them here.
+    pub fn flops(&self) -> f64 {
+        let width = self.heads as f64 * self.head_dim as f64;
+        4.0 * self.batch as f64 * self.q_len as f64 * self.kv_len as f64 * width
+    }
 }
 
 /// Group normalization over `[batch, pixels, channels]`, with SiLU behind it if asked.

@@ -1,6 +1,7 @@
 //! The one count of a device's bytes: accounts, a budget, and the peak.
 //!
-//! Invariant: the accounts' bytes sum to `used`, and `used <= budget`, at every moment.
+//! Invariant: the accounts' bytes sum to `used` at every moment, and nothing is booked beyond the budget. Only what isn't
+//! ours to decide, a lowered budget or a neighbour's `foreign` bytes, can leave `used` above it until bytes are given back.
 //!
 //! Deliberately touches no device. It books what backends allocate, so that every backend has the same line.
 
@@ -26,6 +27,9 @@ struct Entries {
     peak: ByteCount,
     accounts: Vec<AccountRow>,
 }
+
+/// The account of what other programs hold on the device.
+pub const FOREIGN: &str = "foreign";
 
 /// One account, as it stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -122,6 +126,39 @@ impl Ledger {
         Ok(Charge { ledger: self.clone(), account, size })
     }
 
+    /// Moves the line. Bytes in use beyond it stay booked; nothing more is until enough is given back.
+    pub fn set_budget(&self, budget: ByteCount) {
+        self.lock().budget = budget;
+    }
+
+    /// Says what other programs hold on the device; it is booked on the account [`FOREIGN`], whatever the budget.
+    pub fn set_foreign(&self, size: ByteCount) {
+        let account = self.account(FOREIGN);
+        let mut entries = self.lock();
+        let before = std::mem::replace(&mut entries.accounts[account.0].bytes, size);
+        entries.used = entries.used - before + size;
+        entries.peak = entries.peak.max(entries.used);
+        let row = &mut entries.accounts[account.0];
+        row.peak_bytes = row.peak_bytes.max(size);
+    }
+
+    /// What other programs hold on the device, as far as it was said.
+    pub fn foreign(&self) -> ByteCount {
+        self.lock().accounts.iter().find(|row| row.name == FOREIGN).map_or(ByteCount::ZERO, |row| row.bytes)
+    }
+
+    /// What can still be booked.
+    pub fn available(&self) -> ByteCount {
+        let entries = self.lock();
+        entries.budget.saturating_sub(entries.used)
+    }
+
+    /// How far `used` is above the line.
+    pub fn excess(&self) -> ByteCount {
+        let entries = self.lock();
+        entries.used.saturating_sub(entries.budget)
+    }
+
     /// The line.
     pub fn budget(&self) -> ByteCount {
         self.lock().budget
@@ -135,6 +172,13 @@ impl Ledger {
     /// The most that was ever booked at once.
     pub fn peak(&self) -> ByteCount {
         self.lock().peak
+    }
+
+    /// Forgets the peaks: they start anew from what is booked now.
+    pub fn reset_peak(&self) {
+        let mut entries = self.lock();
+        entries.peak = entries.used;
+        entries.accounts.iter_mut().for_each(|row| row.peak_bytes = row.bytes);
     }
 
     /// The name of an account.
@@ -210,6 +254,26 @@ mod tests {
         let report = ledger.report();
         assert_eq!((report.used_bytes, report.peak_bytes), (ByteCount(50), ByteCount(60)));
         assert_eq!(report.accounts.iter().map(|row| row.bytes).sum::<ByteCount>(), report.used_bytes);
+    }
+
+    #[test]
+    fn a_neighbour_can_take_what_is_in_use_and_nothing_more_is_booked_until_it_fits() {
+        let ledger = Ledger::new(ByteCount(100));
+        let account = ledger.account("a");
+        let held = ledger.charge(account, ByteCount(60)).unwrap();
+        ledger.set_foreign(ByteCount(70));
+        assert_eq!((ledger.used(), ledger.excess()), (ByteCount(130), ByteCount(30)));
+        assert!(ledger.charge(account, ByteCount(1)).is_err());
+        drop(held);
+        assert_eq!(
+            (ledger.used(), ledger.excess(), ledger.available()),
+            (ByteCount(70), ByteCount::ZERO, ByteCount(30))
+        );
+        ledger.set_foreign(ByteCount::ZERO);
+        ledger.set_budget(ByteCount(10));
+        assert!(ledger.charge(account, ByteCount(11)).is_err());
+        assert!(ledger.charge(account, ByteCount(10)).is_ok());
+        assert_eq!(ledger.report().used_bytes, ByteCount::ZERO);
     }
 
     #[test]

@@ -15,22 +15,25 @@
 
 mod buffer;
 mod byte_count;
+mod device_id;
 mod dtype;
 mod host_bytes;
 mod kernels;
 mod ledger;
-
 mod queue;
+mod region;
 mod weight;
 
 pub use buffer::{Buffer, Storage};
 pub use byte_count::{ByteCount, ParseByteCountError};
+pub use device_id::DeviceId;
 pub use dtype::DType;
 pub use host_bytes::{HostBytes, ReadError};
 pub use kernels::{
     Activation, AttentionShape, ConvShape, GroupNormShape, Kernels, MatmulShape, OPERAND_LEN_LIMIT, Operand, Output,
     ResizeShape,
 };
-pub use ledger::{Account, AccountRow, AllocError, Charge, Ledger, MemoryReport};
+pub use ledger::{Account, AccountRow, AllocError, Charge, FOREIGN, Ledger, MemoryReport};
 pub use queue::{Device, DeviceError, Event, Filling, Queue};
+pub use region::Region;
 pub use weight::{Upload, UploadPiece, WeightForm};

@@ -3,8 +3,11 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use crate::{Account, AllocError, Buffer, ByteCount, DType, Kernels, Ledger, ReadError, Upload, WeightForm};
+use crate::{
+    Account, AllocError, Buffer, ByteCount, DType, DeviceId, Kernels, Ledger, ReadError, Region, Upload, WeightForm,
+};
 
 /// Work failed, perhaps work enqueued earlier that is found out only now.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -30,8 +33,8 @@ pub enum DeviceError {
 
 /// A device: memory with a budget, queues, kernels.
 pub trait Device: Send + Sync {
-    /// The device's kind and index, such as `cpu:0`.
-    fn name(&self) -> String;
+    /// Its kind and index.
+    fn id(&self) -> DeviceId;
 
     /// The ledger of its memory.
     fn ledger(&self) -> &Ledger;
@@ -43,10 +46,16 @@ pub trait Device: Send + Sync {
     /// [`AllocError`], and then nothing is booked.
     fn allocate(&self, queue: &dyn Queue, account: Account, size: ByteCount) -> Result<Buffer, AllocError>;
 
+    /// Memory of exactly `size` bytes, which is a multiple of the allocation unit, to be handed out in parts.
+    ///
+    /// # Errors
+    /// [`AllocError`], and then nothing is booked.
+    fn region(&self, queue: &dyn Queue, account: Account, size: ByteCount) -> Result<Arc<dyn Region>, AllocError>;
+
     /// What [`allocate`](Self::allocate) books for `size` bytes: rounded up to the allocation unit.
     fn allocated_bytes(&self, size: ByteCount) -> ByteCount;
 
-    /// The queue that computes.
+    /// The queue that computes on this device. The only getter of it: a device is always asked for by its index.
     fn compute_queue(&self) -> Arc<dyn Queue>;
 
     /// A new queue for copies beside the compute queue.
@@ -64,12 +73,25 @@ pub trait Device: Send + Sync {
 
     /// The operations it can run.
     fn kernels(&self) -> &dyn Kernels;
+
+    /// A stand-in with an empty, unlimited ledger, on which a pass is booked exactly as on this device but computes
+    /// nothing: allocations are claims without memory, uploads and kernels do nothing. Its ledger's peak is this device's
+    /// peak for the same calls. Its clock advances by each kernel's floating-point operations, a nanosecond each thousand.
+    fn rehearsal(&self) -> Arc<dyn Device>;
+
+    /// Runs `work` where kernels start without a hand-over between threads.
+    fn install(&self, work: &mut (dyn FnMut() + Send)) {
+        work();
+    }
 }
 
 /// A sequence of work that runs in order. Enqueueing does not wait for the work, except on a queue that runs inline.
 pub trait Queue: Send + Sync {
     /// A name for logs and errors.
     fn name(&self) -> &str;
+
+    /// The device it belongs to.
+    fn device(&self) -> DeviceId;
 
     /// An event that completes when everything enqueued so far has.
     fn record(&self) -> Arc<dyn Event>;
@@ -106,6 +128,10 @@ pub trait Event: Any + Send + Sync {
     /// # Errors
     /// What failed before it.
     fn synchronize(&self) -> Result<(), DeviceError>;
+
+    /// When the queue passed it, on the device's own clock; none before that. Tells how long work took: the difference of
+    /// two events of one device.
+    fn passed_at(&self) -> Option<Duration>;
 }
 
 /// A buffer that a copy queue is filling. It can be had only through [`acquire`](Self::acquire), which orders the
@@ -116,7 +142,8 @@ pub struct Filling {
 }
 
 impl Filling {
-    /// `slot` holds the buffer at the latest when `ready` completes.
+    /// `slot` holds the buffer at the latest when `ready` completes, and nobody else holds it or the buffer then, unless
+    /// the copy's queue is lost: then the buffer is freed before.
     pub fn new(slot: Arc<Mutex<Option<Buffer>>>, ready: Arc<dyn Event>) -> Self {
         Self { slot, ready }
     }
@@ -131,9 +158,9 @@ impl Filling {
     /// # Errors
     /// What made the copy fail; the buffer is freed then.
     pub fn acquire(self, queue: &dyn Queue) -> Result<Buffer, DeviceError> {
-        queue.wait(&self.ready)?;
-        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(slot.take().expect("a copy hands its buffer back before its event completes"))
+        let outcome = queue.wait(&self.ready);
+        let buffer = self.slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        outcome.map(|()| buffer.expect("a copy hands its buffer back before its event completes"))
     }
 }
 

@@ -26,6 +26,6 @@ pub enum NnError {
 impl<'a> Run<'a> {
     /// The right to read a layer's weights while the lease lives.
     pub(crate) fn lease(&self, unit: UnitId) -> Result<Lease<'a>, LeaseError> {
-        self.weights.lease(unit, &**self.cx.queue())
+        self.weights.lease(unit, self.cx.queue())
     }
 }

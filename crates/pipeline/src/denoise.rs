@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use plimsoll_models::unet::{AddedInput, Unet, UnetInput};
 use plimsoll_nn::Run;
+use plimsoll_residency::Manager;
 use plimsoll_sampling::{
     Guidance, LatentMath, NoiseConfig, NoiseLevel, NoiseSource, Sampler, SamplerParts, SigmaSteps, model_input_scale,
     sample,
@@ -11,6 +12,7 @@ use plimsoll_sampling::{
 use plimsoll_tensor::{Compute, DType, Tensor};
 
 use crate::PipelineError;
+use crate::phase_component::with_room;
 use crate::text::Conditioning;
 
 /// Everything that one picture's denoising depends on, but its noise.
@@ -26,6 +28,8 @@ pub(crate) struct DenoiseJob<'a> {
     /// `[height, width]` of the picture: SDXL is told.
     pub(crate) pixels: [usize; 2],
     pub(crate) channels: usize,
+    /// Makes room when the device has no memory for a step.
+    pub(crate) manager: &'a Manager,
 }
 
 impl DenoiseJob<'_> {
@@ -53,7 +57,7 @@ impl DenoiseJob<'_> {
         let pooled = self.conditioning.upload_pooled(cx, self.dtype)?;
         let [height, width] = self.pixels.map(|size| size as f32);
         let time_ids = [height, width, 0.0, 0.0, height, width].repeat(self.conditioning.prompts);
-        let mut denoise = |x: &Tensor, level: NoiseLevel| -> Result<Tensor, PipelineError> {
+        let denoise_once = |x: &Tensor, level: NoiseLevel| -> Result<Tensor, PipelineError> {
             let sample = self.network_input(cx, x, level)?;
             let timesteps = vec![level.timestep as f32; self.conditioning.prompts];
             let added = pooled.as_ref().map(|pooled| AddedInput { text_embeds: pooled, time_ids: &time_ids });
@@ -62,6 +66,8 @@ impl DenoiseJob<'_> {
             drop(sample);
             self.denoised(cx, x, output, level)
         };
+        // The latents and the noise are the sampler's; a prediction that is repeated changes neither.
+        let mut denoise = |x: &Tensor, level: NoiseLevel| with_room(self.manager, || denoise_once(x, level));
         let mut stopped = None;
         let mut observer = |_: &plimsoll_sampling::StepReport<'_, Tensor>| match on_step() {
             Ok(()) => ControlFlow::Continue(()),

@@ -1,12 +1,12 @@
 //! What can go wrong with a pipeline.
 
-use plimsoll_device::{ByteCount, DeviceError};
+use plimsoll_device::{AllocError, ByteCount, DeviceError};
 use plimsoll_models::ConfigError;
 use plimsoll_models::clip::ClipError;
 use plimsoll_models::srvgg::SrvggConfigError;
 use plimsoll_models::unet::UnetError;
 use plimsoll_nn::{BuildError, NnError};
-use plimsoll_residency::LoadError;
+use plimsoll_residency::{LeaseError, LoadError};
 use plimsoll_sampling::{GuidanceError, NoiseConfigError, SampleError, ScheduleError};
 use plimsoll_tensor::OpError;
 use plimsoll_weights::RenameError;
@@ -119,6 +119,23 @@ impl PipelineError {
     /// Whether the request was wrong, rather than something having failed.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Request(_) | Self::Schedule(_) | Self::Guidance(_))
+    }
+
+    /// How many bytes an operation was short of, if that is what failed.
+    pub(crate) fn missing_bytes(&self) -> Option<ByteCount> {
+        let device = match self {
+            Self::Device(error) => error,
+            Self::Nn(error) | Self::Unet(UnetError::Nn(error)) => match error {
+                NnError::Lease(LeaseError::Device(error)) | NnError::Op(OpError::Device(error)) => error,
+                _ => return None,
+            },
+            _ => return None,
+        };
+        match device {
+            DeviceError::Alloc(AllocError::OverBudget { needed, available, .. }) => Some(*needed - *available),
+            DeviceError::Alloc(AllocError::Exhausted { needed, .. }) => Some(*needed),
+            _ => None,
+        }
     }
 }
 

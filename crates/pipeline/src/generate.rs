@@ -2,12 +2,14 @@
 
 use std::time::Instant;
 
-use plimsoll_device::{Device, MemoryReport};
+use plimsoll_device::MemoryReport;
+use plimsoll_residency::Manager;
 use plimsoll_sampling::{Guidance, NoiseRule, NoiseSource, Sampler, SeededNoise, SigmaSchedule};
 
 use crate::denoise::DenoiseJob;
 use crate::phase_component::PhasePlan;
 use crate::pipeline::Pipeline;
+use crate::start_image::StartPlan;
 use crate::{Image, Phase, PipelineError, Progress, Upscaler};
 
 /// Most pixels of a side.
@@ -75,7 +77,9 @@ impl Pipeline {
         upscaler: Option<&Upscaler>,
         progress: &mut (dyn Progress + Send),
     ) -> Result<Generated, PipelineError> {
-        self.device.install(|| self.generate_here(request, upscaler, progress))
+        let mut drawn = None;
+        self.manager.device().install(&mut || drawn = Some(self.generate_here(request, upscaler, &mut *progress)));
+        drawn.expect("the device has run it")
     }
 
     fn generate_here(
@@ -102,21 +106,22 @@ impl Pipeline {
             size: [request.height / factor, request.width / factor],
             pixels: [request.height, request.width],
             channels: self.vae_config.latent_channels,
+            manager: &self.manager,
         };
 
         let mut shortfall = Shortfall::default();
         let text_plans = self.plan_text(&prompts, &mut shortfall)?;
         let start = request.image.as_ref().map(|start| self.plan_start(start));
         let start = shortfall.note(start.transpose())?.flatten();
-        let denoise_plan = shortfall.note(self.plan_denoise(&job))?;
-        let decode_plan = shortfall.note(self.plan_decode(&job))?;
-        let upscale_plan = upscaler
-            .map(|upscaler| upscaler.plan(&self.device, self.options.offload_streams, request.width, request.height));
+        let denoise_plan = shortfall.note(self.plan_denoise(&job, request.count))?;
+        let decode_plan = shortfall.note(self.plan_decode(&job, request.count))?;
+        let upscale_plan = upscaler.map(|upscaler| upscaler.plan(request.count, request.width, request.height));
         let upscale_plan = shortfall.note(upscale_plan.transpose())?.flatten();
         shortfall.check()?;
         let fits = "a phase without a plan is short of memory";
         let (denoise_plan, decode_plan) = (denoise_plan.expect(fits), decode_plan.expect(fits));
 
+        self.expect_phases(start.as_ref(), upscaler);
         let conditioning = self.encode_text(&text_plans, &prompts, &mut watch)?;
         job.conditioning = &conditioning;
         let mut noise = SeededNoise::new(NoiseRule::of(request.schedule), request.seed);
@@ -124,9 +129,18 @@ impl Pipeline {
         let latents = self.denoise(&denoise_plan, &job, request.count, start, noise, &mut watch)?;
         let mut images = self.decode(&decode_plan, &job, latents, &mut watch)?;
         if let (Some(upscaler), Some(plan)) = (upscaler, &upscale_plan) {
-            images = upscaler.run(&self.device, plan, &images, &mut watch)?;
+            images = upscaler.run(plan, &images, &mut watch)?;
         }
-        Ok(Generated { images, seconds: watch.seconds, memory: self.device.ledger().report() })
+        Ok(Generated { images, seconds: watch.seconds, memory: self.manager.report().memory })
+    }
+
+    /// Tells the manager in which order the phases will want their components.
+    fn expect_phases(&self, start: Option<&StartPlan<'_>>, upscaler: Option<&Upscaler>) {
+        let texts = self.texts.iter().map(|text| &text.encoder.component);
+        let start = start.map(StartPlan::component);
+        let upscaler = upscaler.map(Upscaler::component);
+        let phases = texts.chain(start).chain([&self.unet.component, &self.vae.component]).chain(upscaler);
+        self.manager.expect(&phases.collect::<Vec<_>>());
     }
 
     /// Refuses a request that can't be, and gives its guidance.
@@ -157,9 +171,9 @@ impl Pipeline {
         Ok(Guidance::new(request.guidance)?)
     }
 
-    fn plan_denoise(&self, job: &DenoiseJob<'_>) -> Result<PhasePlan, PipelineError> {
+    fn plan_denoise(&self, job: &DenoiseJob<'_>, count: usize) -> Result<PhasePlan, PipelineError> {
         let shortened = job.shortened();
-        self.unet.plan(&self.device, self.options.offload_streams, |unet, run| {
+        self.unet.plan(count * job.steps.steps.len(), |unet, run| {
             let blank = vec![0.0; job.size[0] * job.size[1] * job.channels];
             let mut noise = BlankNoise(blank.len());
             shortened.run(unet, run, &blank, &mut noise, &mut || Ok(())).map(drop)
@@ -185,7 +199,7 @@ impl Pipeline {
             *number += start;
         }
         watch.begin(Phase::Denoise, count * job.steps.steps.len());
-        let latents = self.unet.run(&self.device, plan, |unet, run| {
+        let latents = self.unet.run(plan, |unet, run| {
             let one = |(image_idx, start): (usize, &[f32])| {
                 // Each picture's run draws the whole batch's noise again and takes its own part.
                 let mut noise = PartOfBatch {
@@ -205,9 +219,9 @@ impl Pipeline {
         Ok(latents)
     }
 
-    fn plan_decode(&self, job: &DenoiseJob<'_>) -> Result<PhasePlan, PipelineError> {
+    fn plan_decode(&self, job: &DenoiseJob<'_>, count: usize) -> Result<PhasePlan, PipelineError> {
         let blank = vec![0.0; job.size[0] * job.size[1] * job.channels];
-        self.vae.plan(&self.device, self.options.offload_streams, |_, run| self.decode_one(run, job, &blank).map(drop))
+        self.vae.plan(count, |_, run| self.decode_one(run, job, &blank).map(drop))
     }
 
     fn decode(
@@ -218,7 +232,7 @@ impl Pipeline {
         watch: &mut Watch<'_>,
     ) -> Result<Vec<Image>, PipelineError> {
         watch.begin(Phase::Decode, latents.len());
-        let images = self.vae.run(&self.device, plan, |_, run| {
+        let images = self.vae.run(plan, |_, run| {
             let one = |mut latent: Vec<f32>| {
                 self.vae_config.latent_scale.to_latents(&mut latent);
                 let pixels = self.decode_one(run, job, &latent)?;
@@ -302,7 +316,7 @@ impl NoiseSource for PartOfBatch {
 
 /// Tells the caller how a run goes on, and takes its time.
 pub(crate) struct Watch<'a> {
-    ledger: plimsoll_device::Ledger,
+    manager: &'a Manager,
     progress: &'a mut dyn Progress,
     seconds: Vec<(Phase, f64)>,
     began: Option<(Phase, Instant)>,
@@ -310,9 +324,8 @@ pub(crate) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    fn new(pipeline: &Pipeline, progress: &'a mut dyn Progress) -> Self {
-        let ledger = pipeline.device.ledger().clone();
-        Self { ledger, progress, seconds: Vec::new(), began: None, memory: None }
+    fn new(pipeline: &'a Pipeline, progress: &'a mut dyn Progress) -> Self {
+        Self { manager: &pipeline.manager, progress, seconds: Vec::new(), began: None, memory: None }
     }
 
     pub(crate) fn begin(&mut self, phase: Phase, step_count: usize) {
@@ -320,20 +333,22 @@ impl<'a> Watch<'a> {
         self.progress.begin(phase, step_count);
     }
 
+    /// A step is done, and no lease is held: the moment to follow a change of the budget.
     pub(crate) fn step(&mut self) -> Result<(), PipelineError> {
+        self.manager.settle()?;
         if self.progress.step() { Ok(()) } else { Err(PipelineError::Cancelled) }
     }
 
     /// Keeps the ledger as it stands, with the phase's component loaded, for its end.
     pub(crate) fn note_memory(&mut self) {
-        self.memory = Some(self.ledger.report());
+        self.memory = Some(self.manager.device().ledger().report());
     }
 
     pub(crate) fn end(&mut self) {
         if let Some((phase, began)) = self.began.take() {
             self.seconds.push((phase, began.elapsed().as_secs_f64()));
         }
-        let memory = self.memory.take().unwrap_or_else(|| self.ledger.report());
+        let memory = self.memory.take().unwrap_or_else(|| self.manager.device().ledger().report());
         self.progress.end(&memory);
     }
 }

@@ -1,15 +1,15 @@
-//! A component with its model, planned and loaded for one phase at a time.
+//! A component with its model, loaded for one phase at a time.
 //!
 //! How much memory a phase's activations take is not estimated but *rehearsed*: the same code runs once on a stand-in
 //! device that books every allocation and computes nothing, which takes about a millisecond. So the plan is exact, and
-//! a request that can't be done under the budget is refused before anything is loaded.
+//! a request that can't be done under the budget is refused before anything is loaded. The rehearsal also tells how much
+//! each unit computes, which is what the first rank is made of.
 
 use std::sync::Arc;
 
-use plimsoll_cpu::CpuDevice;
-use plimsoll_device::{ByteCount, DType, Device};
+use plimsoll_device::{ByteCount, DType};
 use plimsoll_nn::{BuildError, Builder, Run};
-use plimsoll_residency::{Component, Plan, Unit, plan};
+use plimsoll_residency::{Component, LoadError, LoadRequest, Manager, ManagerOptions, PatchSet, Wanted};
 use plimsoll_tensor::Compute;
 use plimsoll_weights::TensorIndex;
 
@@ -18,87 +18,119 @@ use crate::PipelineError;
 /// The account of all tensors that ops produce.
 const ACTIVATIONS: &str = "activations";
 
-/// A model's layers and the weights they want, loaded nowhere yet.
+/// A model's layers, and their weights as a component that the manager loads.
 pub(crate) struct PhaseComponent<M> {
-    pub(crate) name: String,
     pub(crate) model: M,
-    pub(crate) units: Vec<Unit>,
+    pub(crate) component: Arc<Component>,
+    manager: Arc<Manager>,
+}
+
+/// What a phase takes besides its component.
+pub(crate) struct PhasePlan {
+    activation_bytes: ByteCount,
+    passes: usize,
 }
 
 impl<M> PhaseComponent<M> {
-    /// Builds the model `name` out of `tensors`.
+    /// Builds the model `name` out of `tensors`, as a placeholder.
     ///
     /// # Errors
     /// [`PipelineError::Build`] if a tensor is missing or wrong, or one is left over that the model does not ignore.
     pub(crate) fn build(
         name: &str,
         tensors: &TensorIndex,
-        device: &dyn Device,
+        manager: &Arc<Manager>,
         dtype: DType,
         ignores: fn(&str) -> bool,
         build: impl FnOnce(&Builder<'_>) -> Result<M, BuildError>,
     ) -> Result<Self, PipelineError> {
-        let builder = Builder::new(tensors, device, dtype);
+        let builder = Builder::new(tensors, &**manager.device(), dtype);
         let model = build(&builder)?;
-        let units = builder.finish(ignores)?;
-        Ok(Self { name: name.to_owned(), model, units })
+        let component = manager.add(name, builder.finish(ignores)?);
+        Ok(Self { model, component, manager: manager.clone() })
     }
-}
 
-/// A phase that fits: its component's plan, made around its activations.
-pub(crate) struct PhasePlan(Plan);
-
-impl<M> PhaseComponent<M> {
-    /// Rehearses `pass` and plans the component around it.
+    /// Rehearses `pass`, which is to be run `passes` times, and checks that the component fits around it.
     ///
     /// # Errors
     /// [`PipelineError::OverBudget`] when not even the smallest plan fits; whatever the rehearsal fails with.
     pub(crate) fn plan(
         &self,
-        device: &Arc<CpuDevice>,
-        offload_streams: usize,
+        passes: usize,
         pass: impl FnOnce(&M, &Run<'_>) -> Result<(), PipelineError>,
     ) -> Result<PhasePlan, PipelineError> {
-        let activation_bytes = self.rehearse(device, pass)?;
-        let (budget, used) = (device.ledger().budget(), device.ledger().used());
-        let besides = activation_bytes + used;
-        let over =
-            |needed| PipelineError::OverBudget { component: self.name.clone(), needed, budget, activation_bytes };
-        let Some(available) = budget.0.checked_sub(besides.0).map(ByteCount) else {
-            let least = plan(&self.units, ByteCount::ZERO, offload_streams)
-                .map_or_else(|error| error.needed, |_| ByteCount::ZERO);
-            return Err(over(besides + least));
-        };
-        let plan = plan(&self.units, available, offload_streams).map_err(|error| over(besides + error.needed))?;
-        Ok(PhasePlan(plan))
+        let phase = PhasePlan { activation_bytes: self.rehearse(pass)?, passes };
+        self.with_request(&phase, |request| self.manager.check(request)).map_err(|error| self.refused(error))?;
+        Ok(phase)
     }
 
-    /// Loads the component as planned, runs `pass`, and unloads it.
+    /// Loads the component, runs `pass`, and lets the component go.
     pub(crate) fn run<R>(
         &self,
-        device: &Arc<CpuDevice>,
         phase: &PhasePlan,
         pass: impl FnOnce(&M, &Run<'_>) -> Result<R, PipelineError>,
     ) -> Result<R, PipelineError> {
-        let shared: Arc<dyn Device> = device.clone();
-        let component = Component::load(&shared, &self.name, self.units.clone(), phase.0.clone())?;
-        let cx = Compute::new(shared, ACTIVATIONS);
-        pass(&self.model, &Run { cx: &cx, weights: &component })
+        let load = |request: &LoadRequest<'_>| self.manager.load(request);
+        let _loaded = self.with_request(phase, load).map_err(|error| self.refused(error))?;
+        let cx = Compute::new(self.manager.device().clone(), ACTIVATIONS);
+        pass(&self.model, &Run { cx: &cx, weights: &self.component })
     }
 
-    /// The most that `pass` has allocated at once for activations and scratch.
+    fn with_request<R>(&self, phase: &PhasePlan, act: impl FnOnce(&LoadRequest<'_>) -> R) -> R {
+        let patches = Arc::new(PatchSet::default());
+        let wanted = [Wanted { component: &self.component, patches: &patches, passes: phase.passes }];
+        let holder = self.component.name();
+        act(&LoadRequest { holder, wanted: &wanted, activation_bytes: phase.activation_bytes })
+    }
+
+    fn refused(&self, error: LoadError) -> PipelineError {
+        match error {
+            LoadError::DoesNotFit { needed, budget, activation_bytes, .. } => {
+                PipelineError::OverBudget { component: self.component.name().to_owned(), needed, budget, activation_bytes }
+            }
+            other => other.into(),
+        }
+    }
+
+    /// The most that `pass` has allocated at once for activations and scratch. What the units compute meanwhile becomes
+    /// the component's estimate.
     fn rehearse(
         &self,
-        device: &CpuDevice,
         pass: impl FnOnce(&M, &Run<'_>) -> Result<(), PipelineError>,
     ) -> Result<ByteCount, PipelineError> {
-        // Weights and activations are booked on two stand-ins, so that the peak of one is not hidden by the other.
-        let weights: Arc<dyn Device> = Arc::new(device.rehearsal());
-        let everything = plan(&self.units, ByteCount::MAX, 0).expect("everything fits an unlimited budget");
-        let component = Component::load(&weights, &self.name, self.units.clone(), everything)?;
-        let activations: Arc<dyn Device> = Arc::new(device.rehearsal());
-        let cx = Compute::new(activations.clone(), ACTIVATIONS);
+        let device = self.manager.device().rehearsal();
+        let manager = Manager::new(&device, ManagerOptions::default());
+        let component = manager.add(self.component.name(), self.component.units().to_vec());
+        let patches = Arc::new(PatchSet::default());
+        let wanted = [Wanted { component: &component, patches: &patches, passes: 1 }];
+        let request = LoadRequest { holder: "rehearsal", wanted: &wanted, activation_bytes: ByteCount::ZERO };
+        let _loaded = manager.load(&request)?;
+        device.ledger().reset_peak();
+        let weights = device.ledger().used();
+        let cx = Compute::new(device.clone(), ACTIVATIONS);
         pass(&self.model, &Run { cx: &cx, weights: &component })?;
-        Ok(activations.ledger().peak())
+        self.component.estimate(component.compute_seconds());
+        Ok(device.ledger().peak() - weights)
+    }
+}
+
+/// Runs `work` until the device has the memory for it: whenever it hasn't, the components in use give up some of theirs,
+/// and `work` is done again. What it reads must not be changed by it.
+///
+/// # Errors
+/// What `work` fails with, for want of memory only when the smallest plans are in force.
+pub(crate) fn with_room<R>(
+    manager: &Manager,
+    mut work: impl FnMut() -> Result<R, PipelineError>,
+) -> Result<R, PipelineError> {
+    loop {
+        let error = match work() {
+            Ok(result) => return Ok(result),
+            Err(error) => error,
+        };
+        let Some(missing) = error.missing_bytes() else { return Err(error) };
+        if manager.step_down(missing).is_err() {
+            return Err(error);
+        }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use plimsoll_cpu::CpuDevice;
 use plimsoll_device::DType;
 use plimsoll_models::ConfigError;
 use plimsoll_models::clip::{ClipConfig, ClipTextEncoder};
 use plimsoll_models::unet::{Unet, UnetConfig};
 use plimsoll_models::vae::{VaeConfig, VaeDecoder, VaeEncoder};
 use plimsoll_nn::Builder;
+use plimsoll_residency::Manager;
 use plimsoll_sampling::{NoiseConfig, Sampler, SigmaSchedule};
 use plimsoll_weights::{TensorIndex, vae_attention_name};
 
@@ -23,8 +23,6 @@ use crate::{PipelineError, SourceError};
 pub struct PipelineOptions {
     /// The format of weights and activations on the device: f32 or bf16.
     pub dtype: DType,
-    /// Side queues that copy streamed weights in; 0 copies on the compute queue.
-    pub offload_streams: usize,
 }
 
 /// What is drawn when a request doesn't say.
@@ -44,9 +42,9 @@ pub struct Defaults {
     pub height: usize,
 }
 
-/// A diffusion model, opened. Weights are loaded for a phase at a time, and unloaded after it.
+/// A diffusion model, opened. Its components are the manager's: loaded for a phase at a time, and let go after it.
 pub struct Pipeline {
-    pub(crate) device: Arc<CpuDevice>,
+    pub(crate) manager: Arc<Manager>,
     pub(crate) options: PipelineOptions,
     pub(crate) family: Family,
     pub(crate) texts: Vec<TextEncoder>,
@@ -78,17 +76,18 @@ impl TextEncoder {
 }
 
 impl Pipeline {
-    /// Opens a model: reads configurations and headers. The device's budget is the line for everything drawn with it.
+    /// Opens a model: reads configurations and headers. The budget of the manager's device is the line for everything
+    /// drawn with it.
     ///
     /// # Errors
     /// [`PipelineError`] if a file is missing or wrong, or asks for something that is not supported.
-    pub fn open(source: &ModelSource, device: Arc<CpuDevice>, options: PipelineOptions) -> Result<Self, PipelineError> {
+    pub fn open(source: &ModelSource, manager: Arc<Manager>, options: PipelineOptions) -> Result<Self, PipelineError> {
         if options.dtype == DType::F16 {
             return Err(PipelineError::Request("the dtype f16 occurs in files only; use f32 or bf16".to_owned()));
         }
         let index = ModelIndex::parse(&source.text("model_index.json")?)
             .map_err(|reason| PipelineError::ModelIndex { file: source.path_of("model_index.json"), reason })?;
-        let opener = Opener { source, device: &device, dtype: options.dtype };
+        let opener = Opener { source, manager: &manager, dtype: options.dtype };
         let texts = (0..index.family.text_encoder_count())
             .map(|idx| opener.text_encoder(idx))
             .collect::<Result<Vec<_>, _>>()?;
@@ -104,7 +103,7 @@ impl Pipeline {
             .map_err(|error| PipelineError::Noise { file: source.path_of(scheduler), source: error })?;
         let name = source.name();
         let pipeline = Self {
-            device,
+            manager,
             options,
             family: index.family,
             guidance: index.guidance,
@@ -126,9 +125,9 @@ impl Pipeline {
         &self.name
     }
 
-    /// The device it runs on.
-    pub fn device(&self) -> &Arc<CpuDevice> {
-        &self.device
+    /// Who loads its components.
+    pub fn manager(&self) -> &Arc<Manager> {
+        &self.manager
     }
 
     /// Pixels for one latent, along each side. Widths and heights must be multiples of it.
@@ -158,7 +157,7 @@ impl Pipeline {
         PhaseComponent::build(
             "vae_encoder",
             &self.vae_tensors,
-            &*self.device,
+            &self.manager,
             self.options.dtype,
             VaeEncoder::ignores,
             build,
@@ -203,7 +202,7 @@ impl Pipeline {
 /// Opens the parts of one model.
 struct Opener<'a> {
     source: &'a ModelSource,
-    device: &'a Arc<CpuDevice>,
+    manager: &'a Arc<Manager>,
     dtype: DType,
 }
 
@@ -220,7 +219,7 @@ impl Opener<'_> {
         ignores: fn(&str) -> bool,
         build: impl FnOnce(&Builder<'_>) -> Result<M, plimsoll_nn::BuildError>,
     ) -> Result<PhaseComponent<M>, PipelineError> {
-        PhaseComponent::build(name, &tensors, &**self.device, self.dtype, ignores, build)
+        PhaseComponent::build(name, &tensors, self.manager, self.dtype, ignores, build)
     }
 
     /// `text_encoder` and `tokenizer`, or the second ones.

@@ -1,7 +1,10 @@
 //! A picture to latents: where image to image starts.
 
+use std::sync::Arc;
+
 use plimsoll_models::vae::VaeEncoder;
 use plimsoll_nn::Run;
+use plimsoll_residency::Component;
 use plimsoll_sampling::SeededNoise;
 
 use crate::generate::{StartImage, Watch};
@@ -19,9 +22,7 @@ pub(crate) struct StartPlan<'a> {
 impl Pipeline {
     pub(crate) fn plan_start<'a>(&self, start: &'a StartImage) -> Result<StartPlan<'a>, PipelineError> {
         let encoder = self.vae_encoder()?;
-        let phase = encoder.plan(&self.device, self.options.offload_streams, |encoder, run| {
-            self.moments(encoder, run, start).map(drop)
-        })?;
+        let phase = encoder.plan(1, |encoder, run| self.moments(encoder, run, start).map(drop))?;
         Ok(StartPlan { start, encoder, phase })
     }
 
@@ -36,6 +37,10 @@ impl Pipeline {
 }
 
 impl StartPlan<'_> {
+    pub(crate) fn component(&self) -> &Arc<Component> {
+        &self.encoder.component
+    }
+
     /// The picture's latents, `count` times: samples of the encoder's distribution with noise drawn before the
     /// sampler's, as diffusers' image to image does, in the denoiser's scale.
     pub(crate) fn encode(
@@ -46,7 +51,7 @@ impl StartPlan<'_> {
         watch: &mut Watch<'_>,
     ) -> Result<Vec<f32>, PipelineError> {
         watch.begin(Phase::EncodeImage, 1);
-        let moments = self.encoder.run(&pipeline.device, &self.phase, |encoder, run| {
+        let moments = self.encoder.run(&self.phase, |encoder, run| {
             let moments = pipeline.moments(encoder, run, self.start)?;
             watch.step()?;
             watch.note_memory();

@@ -60,7 +60,7 @@ impl Pipeline {
         let mut plans = Vec::with_capacity(self.texts.len());
         for (text, ids) in self.texts.iter().zip(&prompts.ids) {
             let pass = |_: &_, run: &Run<'_>| self.encode(text, run, ids).map(drop);
-            plans.extend(shortfall.note(text.encoder.plan(&self.device, self.options.offload_streams, pass))?);
+            plans.extend(shortfall.note(text.encoder.plan(1, pass))?);
         }
         Ok(plans)
     }
@@ -75,7 +75,7 @@ impl Pipeline {
         watch.begin(Phase::EncodeText, self.texts.len());
         let mut encoded = Vec::with_capacity(self.texts.len());
         for ((text, ids), phase) in self.texts.iter().zip(&prompts.ids).zip(plans) {
-            encoded.push(text.encoder.run(&self.device, phase, |_, run| {
+            encoded.push(text.encoder.run(phase, |_, run| {
                 let encoded = self.encode(text, run, ids)?;
                 watch.step()?;
                 watch.note_memory();

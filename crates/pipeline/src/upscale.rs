@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use plimsoll_cpu::CpuDevice;
-use plimsoll_device::{DType, Device};
+use plimsoll_device::DType;
 use plimsoll_models::srvgg::{Srvgg, SrvggConfig};
 use plimsoll_nn::Run;
+use plimsoll_residency::{Component, Manager};
 use plimsoll_weights::TensorIndex;
 
 use crate::generate::Watch;
@@ -24,15 +24,14 @@ impl Upscaler {
     ///
     /// # Errors
     /// [`PipelineError`] if the tensors are not those of one for pictures in color.
-    pub fn open(tensors: &TensorIndex, device: &CpuDevice, dtype: DType) -> Result<Self, PipelineError> {
+    pub fn open(tensors: &TensorIndex, manager: &Arc<Manager>, dtype: DType) -> Result<Self, PipelineError> {
         let config = SrvggConfig::detect(tensors)?;
         if config.image_channels != 3 {
             let what = format!("an upscaler must have 3 image channels, and this one has {}", config.image_channels);
             return Err(PipelineError::Mismatch(what));
         }
-        let device: &dyn Device = device;
         let net =
-            PhaseComponent::build("upscaler", tensors, device, dtype, Srvgg::ignores, |b| Srvgg::build(b, &config))?;
+            PhaseComponent::build("upscaler", tensors, manager, dtype, Srvgg::ignores, |b| Srvgg::build(b, &config))?;
         Ok(Self { net, config, dtype })
     }
 
@@ -41,26 +40,28 @@ impl Upscaler {
         self.config.upscale
     }
 
+    pub(crate) fn component(&self) -> &Arc<Component> {
+        &self.net.component
+    }
+
     pub(crate) fn plan(
         &self,
-        device: &Arc<CpuDevice>,
-        offload_streams: usize,
+        count: usize,
         width: usize,
         height: usize,
     ) -> Result<PhasePlan, PipelineError> {
         let blank = Image::from_signed(width, height, &vec![0.0; width * height * 3]);
-        self.net.plan(device, offload_streams, |net, run| self.enlarge(net, run, &blank).map(drop))
+        self.net.plan(count, |net, run| self.enlarge(net, run, &blank).map(drop))
     }
 
     pub(crate) fn run(
         &self,
-        device: &Arc<CpuDevice>,
         plan: &PhasePlan,
         images: &[Image],
         watch: &mut Watch<'_>,
     ) -> Result<Vec<Image>, PipelineError> {
         watch.begin(Phase::Upscale, images.len());
-        let enlarged = self.net.run(device, plan, |net, run| {
+        let enlarged = self.net.run(plan, |net, run| {
             let one = |image| {
                 let enlarged = self.enlarge(net, run, image)?;
                 watch.step()?;

@@ -7,8 +7,9 @@ use std::process::ExitCode;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use plimsoll_device::DType;
+use plimsoll_device::{ByteCount, DType};
 use plimsoll_pipeline::{COUNT_MAX, SIDE_MAX};
+use plimsoll_residency::{ManagerOptions, Policy};
 use plimsoll_sampling::{STEP_COUNT_MAX, Sampler, SigmaSchedule};
 
 use crate::budget::Budget;
@@ -90,9 +91,8 @@ pub(crate) struct GenerateArgs {
     #[arg(long, value_name = "BYTES", default_value = "unlimited")]
     pub(crate) budget: Budget,
 
-    /// Side queues that copy weights in while others are used; 0 copies in between
-    #[arg(long, value_name = "N", default_value = "0", value_parser = |text: &str| whole(text, 0, 16))]
-    pub(crate) offload_streams: usize,
+    #[command(flatten)]
+    pub(crate) residency: ResidencyArgs,
 
     /// Threads that compute [default: one per core]
     #[arg(long, value_name = "N", value_parser = |text: &str| whole(text, 1, THREADS_MAX))]
@@ -121,6 +121,30 @@ pub(crate) struct GenerateArgs {
     /// Where to write: a file.png, or a folder [default: a new file named after the prompt and the seed]
     #[arg(long, value_name = "PATH")]
     pub(crate) out: Option<PathBuf>,
+}
+
+/// How weights that don't fit are streamed.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct ResidencyArgs {
+    /// Side queues that copy weights in while others are used; 0 copies in between
+    #[arg(long, value_name = "N", default_value = "0", value_parser = |text: &str| whole(text, 0, 16))]
+    pub(crate) offload_streams: usize,
+
+    /// Which weights stay when not all fit: spread evenly over the pass, or ComfyUI's rule of November 2025
+    #[arg(long, value_name = "NAME", default_value = "spread", value_parser = policy_names())]
+    pub(crate) policy: Policy,
+
+    /// Bytes of weights that stay in any case
+    #[arg(long, value_name = "BYTES", default_value = "0")]
+    pub(crate) min_resident: ByteCount,
+}
+
+impl ResidencyArgs {
+    /// For a manager whose components leave with their phase.
+    pub(crate) fn manager_options(self) -> ManagerOptions {
+        let Self { offload_streams, policy, min_resident } = self;
+        ManagerOptions { policy, offload_streams, min_resident_bytes: min_resident, link: None, keep_idle: false }
+    }
 }
 
 #[derive(Args, Debug)]
@@ -230,6 +254,10 @@ fn sampler_names() -> impl TypedValueParser<Value = Sampler> {
 
 fn schedule_names() -> impl TypedValueParser<Value = SigmaSchedule> {
     PossibleValuesParser::new(SigmaSchedule::ALL.map(SigmaSchedule::name)).try_map(|name| name.parse::<SigmaSchedule>())
+}
+
+fn policy_names() -> impl TypedValueParser<Value = Policy> {
+    PossibleValuesParser::new(Policy::ALL.map(Policy::name)).try_map(|name| name.parse::<Policy>())
 }
 
 fn whole(text: &str, least: usize, most: usize) -> Result<usize, String> {

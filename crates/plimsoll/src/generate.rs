@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use plimsoll_cpu::{CpuDevice, CpuOptions};
-use plimsoll_device::{AccountRow, ByteCount};
+use plimsoll_device::{AccountRow, ByteCount, Device};
 use plimsoll_pipeline::{Generated, Pipeline, PipelineError, PipelineOptions, Request, Upscaler};
+use plimsoll_residency::Manager;
 use serde::Serialize;
 
 use crate::args::{GenerateArgs, Report};
@@ -28,12 +29,13 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<(), Failure> {
     let seed = args.seed.unwrap_or_else(random_seed);
     let source = built_in::model(args.model.as_deref())?;
     let start = args.image.as_deref().map(png_reader::read).transpose()?;
-    let device = CpuDevice::new(&CpuOptions { budget: args.budget.line()?, threads: args.threads });
-    let device = Arc::new(device?);
-    let options = PipelineOptions { dtype: args.dtype.into(), offload_streams: args.offload_streams };
-    let pipeline = Pipeline::open(&source, device.clone(), options)?;
+    let device = CpuDevice::new(&CpuOptions { budget: args.budget.line()?, threads: args.threads })?;
+    let device: Arc<dyn Device> = Arc::new(device);
+    let manager = Manager::new(&device, args.residency.manager_options());
+    let options = PipelineOptions { dtype: args.dtype.into() };
+    let pipeline = Pipeline::open(&source, manager.clone(), options)?;
     let upscaler = match args.upscale {
-        true => Some(Upscaler::open(&built_in::upscaler()?, &device, options.dtype)?),
+        true => Some(Upscaler::open(&built_in::upscaler()?, &manager, options.dtype)?),
         false => None,
     };
     let request = demand::request(args, &pipeline.defaults(), seed, start);

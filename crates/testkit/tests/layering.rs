@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The crates, the lowest first. A crate may depend on those before it.
-const LAYERS: [&str; 10] =
-    ["device", "cpu", "tensor", "weights", "residency", "nn", "models", "sampling", "pipeline", "plimsoll"];
+const LAYERS: [&str; 11] =
+    ["device", "cpu", "sim", "tensor", "weights", "residency", "nn", "models", "sampling", "pipeline", "plimsoll"];
 
 /// For tests: stands beside the layers, and only test code may depend on it.
 const BESIDE: &str = "testkit";

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use plimsoll_cpu::{CpuDevice, CpuOptions};
 use plimsoll_device::{ByteCount, DType, Device};
 use plimsoll_nn::{BuildError, Builder, Run};
-use plimsoll_residency::{Component, plan};
+use plimsoll_residency::{Component, LoadRequest, Manager, ManagerOptions, Wanted};
 use plimsoll_tensor::{Compute, Tensor};
 use plimsoll_testkit::{Golden, GoldenTensor, asset, fixture};
 use plimsoll_weights::{TensorIndex, vae_attention_name};
@@ -30,7 +30,8 @@ pub(crate) const STREAMED: [Weights; 3] = [Weights::Streamed(0), Weights::Stream
 pub(crate) struct Loaded<M> {
     pub(crate) model: M,
     cx: Compute,
-    weights: Component,
+    weights: Arc<Component>,
+    _loaded: plimsoll_residency::Loaded,
     dtype: DType,
 }
 
@@ -47,16 +48,24 @@ impl<M> Loaded<M> {
         let builder = Builder::new(index, &*device, dtype);
         let model = build(&builder).unwrap();
         let units = builder.finish(ignores).unwrap();
-        let plan = match weights {
-            Weights::Resident => plan(&units, ByteCount::MAX, 0).unwrap(),
-            Weights::Streamed(streams) => {
-                let smallest = plan(&units, ByteCount::ZERO, streams).unwrap_err().needed;
-                plan(&units, smallest, streams).unwrap()
-            }
+        let offload_streams = match weights {
+            Weights::Resident => 0,
+            Weights::Streamed(streams) => streams,
         };
+        let manager = Manager::new(&device, ManagerOptions { offload_streams, ..ManagerOptions::default() });
+        let component = manager.add("model", units);
+        let least = manager.planner(&component).least_bytes();
+        if weights != Weights::Resident {
+            device.ledger().set_budget(least);
+        }
+        let patches = Arc::default();
+        let wanted = [Wanted { component: &component, patches: &patches, passes: 2 }];
+        let request = LoadRequest { holder: "test", wanted: &wanted, activation_bytes: ByteCount::ZERO };
+        let loaded = manager.load(&request).unwrap();
+        device.ledger().set_budget(ByteCount::MAX);
+        let plan = component.plan().unwrap();
         assert_eq!(plan.streamed_bytes == ByteCount::ZERO, weights == Weights::Resident);
-        let weights = Component::load(&device, "model", units, plan).unwrap();
-        Self { model, cx: Compute::new(device, "activations"), weights, dtype }
+        Self { model, cx: Compute::new(device, "activations"), weights: component, _loaded: loaded, dtype }
     }
 
     pub(crate) fn run(&self) -> Run<'_> {

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plimsoll_cpu::{CpuDevice, CpuOptions};
-use plimsoll_device::{ByteCount, DType};
+use plimsoll_device::{ByteCount, DType, Device};
 use plimsoll_pipeline::{Image, ModelSource, Pipeline, PipelineOptions};
+use plimsoll_residency::{Manager, ManagerOptions};
 use plimsoll_testkit::{asset, fixture};
 use serde_json::Value;
 
@@ -15,10 +16,21 @@ pub(crate) fn device(budget: ByteCount) -> Arc<CpuDevice> {
     Arc::new(CpuDevice::new(&CpuOptions { budget, threads: Some(2) }).unwrap())
 }
 
+/// A manager whose components leave the device with their phase.
+pub(crate) fn manager(device: Arc<CpuDevice>, offload_streams: usize) -> Arc<Manager> {
+    let device: Arc<dyn Device> = device;
+    Manager::new(&device, ManagerOptions { offload_streams, keep_idle: false, ..ManagerOptions::default() })
+}
+
 /// The model in that folder, in f32.
 pub(crate) fn opened(folder: &Path, device: Arc<CpuDevice>, offload_streams: usize) -> Pipeline {
-    let options = PipelineOptions { dtype: DType::F32, offload_streams };
-    Pipeline::open(&ModelSource::Folder(folder.to_owned()), device, options).unwrap()
+    open_with(folder, manager(device, offload_streams))
+}
+
+/// The model in that folder, in f32, on that manager.
+pub(crate) fn open_with(folder: &Path, manager: Arc<Manager>) -> Pipeline {
+    let options = PipelineOptions { dtype: DType::F32 };
+    Pipeline::open(&ModelSource::Folder(folder.to_owned()), manager, options).unwrap()
 }
 
 /// A copy of a fixture's or the built-in model, with its scheduler's class and options replaced.
