@@ -88,6 +88,10 @@ impl Device for CpuDevice {
         DEVICE_ID
     }
 
+    fn kernel_set(&self) -> String {
+        format!("{:?}, threads {}", self.shared.isa, self.thread_count())
+    }
+
     fn ledger(&self) -> &Ledger {
         &self.shared.ledger
     }

@@ -23,6 +23,7 @@ mod queue;
 mod rows;
 mod simd;
 mod storage;
+mod sync;
 mod tasks;
 mod upload;
 

@@ -1,14 +1,13 @@
 //! The compute queue, which runs inline, and copy queues, which are threads.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex as PlainMutex, PoisonError};
 use std::time::Duration;
 
 use plimsoll_device::{Buffer, DeviceError, DeviceId, Event, Filling, Queue, Upload};
 
 use crate::device::{DEVICE_ID, Shared};
 use crate::storage::HostMemory;
+use crate::sync::{Builder, Condvar, JoinHandle, Mutex, MutexGuard, Receiver, Sender, channel};
 use crate::upload;
 
 /// A point that a queue passes once, with or without a failure before it.
@@ -86,7 +85,7 @@ impl Queue for InlineQueue {
 
     fn upload(&self, upload: &Arc<Upload>, mut slot: Buffer) -> Filling {
         let outcome = upload::fill(&self.shared, upload, &mut slot);
-        Filling::new(Arc::new(Mutex::new(Some(slot))), CpuEvent::already_passed(&self.shared, outcome))
+        Filling::new(Arc::new(PlainMutex::new(Some(slot))), CpuEvent::already_passed(&self.shared, outcome))
     }
 
     fn write(&self, bytes: &[u8], buffer: &mut Buffer) -> Result<(), DeviceError> {
@@ -126,7 +125,7 @@ enum Order {
 struct UploadOrder {
     upload: Arc<Upload>,
     buffer: Buffer,
-    slot: Arc<Mutex<Option<Buffer>>>,
+    slot: Arc<PlainMutex<Option<Buffer>>>,
     ready: Passing,
 }
 
@@ -147,7 +146,7 @@ impl ThreadQueue {
     pub(crate) fn start(name: &str, shared: Arc<Shared>) -> Result<Self, DeviceError> {
         let (sender, orders) = channel();
         let its_shared = shared.clone();
-        let thread = std::thread::Builder::new()
+        let thread = Builder::new()
             .name(name.to_owned())
             .spawn(move || work_off(&its_shared, &orders))
             .map_err(|_| DeviceError::Lost { queue: name.to_owned() })?;
@@ -174,7 +173,7 @@ fn work_off(shared: &Shared, orders: &Receiver<Order>) {
             Order::Upload(mut order) => {
                 let outcome = upload::fill(shared, &order.upload, &mut order.buffer);
                 let UploadOrder { buffer, slot, ready, .. } = order;
-                *lock(&slot) = Some(buffer);
+                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(buffer);
                 drop(slot);
                 ready.event.pass(shared, outcome);
             }
@@ -204,7 +203,7 @@ impl Queue for ThreadQueue {
 
     fn upload(&self, upload: &Arc<Upload>, buffer: Buffer) -> Filling {
         let (event, ready) = self.passing();
-        let slot = Arc::new(Mutex::new(None));
+        let slot = Arc::new(PlainMutex::new(None));
         // A lost order passes its event as a failure.
         let _ = self.order(Order::Upload(UploadOrder { upload: upload.clone(), buffer, slot: slot.clone(), ready }));
         Filling::new(slot, event)

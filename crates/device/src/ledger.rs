@@ -26,7 +26,13 @@ struct Entries {
     used: ByteCount,
     peak: ByteCount,
     accounts: Vec<AccountRow>,
+    /// What is booked on the accounts of [`ARENA`] together, and the most of it.
+    arena: ByteCount,
+    arena_peak: ByteCount,
 }
+
+/// The accounts of what operations take: their outputs and their scratch memory.
+pub const ARENA: [&str; 2] = ["activations", "workspace"];
 
 /// The account of what other programs hold on the device.
 pub const FOREIGN: &str = "foreign";
@@ -85,7 +91,14 @@ pub enum AllocError {
 impl Ledger {
     /// An empty ledger with a budget; [`ByteCount::MAX`] sets none.
     pub fn new(budget: ByteCount) -> Self {
-        let entries = Entries { budget, used: ByteCount::ZERO, peak: ByteCount::ZERO, accounts: Vec::new() };
+        let entries = Entries {
+            budget,
+            used: ByteCount::ZERO,
+            peak: ByteCount::ZERO,
+            accounts: Vec::new(),
+            arena: ByteCount::ZERO,
+            arena_peak: ByteCount::ZERO,
+        };
         Self { entries: Arc::new(Mutex::new(entries)) }
     }
 
@@ -123,6 +136,10 @@ impl Ledger {
         let row = &mut entries.accounts[account.0];
         row.bytes += size;
         row.peak_bytes = row.peak_bytes.max(row.bytes);
+        if ARENA.contains(&row.name.as_str()) {
+            entries.arena += size;
+            entries.arena_peak = entries.arena_peak.max(entries.arena);
+        }
         Ok(Charge { ledger: self.clone(), account, size })
     }
 
@@ -174,11 +191,16 @@ impl Ledger {
         self.lock().peak
     }
 
-    /// Forgets the peaks: they start anew from what is booked now.
-    pub fn reset_peak(&self) {
+    /// The most that operations have taken at once, outputs and scratch memory together, since
+    /// [`reset_arena_peak`](Self::reset_arena_peak).
+    pub fn arena_peak(&self) -> ByteCount {
+        self.lock().arena_peak
+    }
+
+    /// Measures [`arena_peak`](Self::arena_peak) anew, from what is booked now.
+    pub fn reset_arena_peak(&self) {
         let mut entries = self.lock();
-        entries.peak = entries.used;
-        entries.accounts.iter_mut().for_each(|row| row.peak_bytes = row.bytes);
+        entries.arena_peak = entries.arena;
     }
 
     /// The name of an account.
@@ -223,7 +245,11 @@ impl Drop for Charge {
     fn drop(&mut self) {
         let mut entries = self.ledger.lock();
         entries.used -= self.size;
-        entries.accounts[self.account.0].bytes -= self.size;
+        let row = &mut entries.accounts[self.account.0];
+        row.bytes -= self.size;
+        if ARENA.contains(&row.name.as_str()) {
+            entries.arena -= self.size;
+        }
     }
 }
 
@@ -254,6 +280,19 @@ mod tests {
         let report = ledger.report();
         assert_eq!((report.used_bytes, report.peak_bytes), (ByteCount(50), ByteCount(60)));
         assert_eq!(report.accounts.iter().map(|row| row.bytes).sum::<ByteCount>(), report.used_bytes);
+    }
+
+    #[test]
+    fn the_arenas_peak_is_that_of_outputs_and_scratch_at_once() {
+        let ledger = Ledger::new(ByteCount::MAX);
+        let book = |name: &str, size| ledger.charge(ledger.account(name), ByteCount(size)).unwrap();
+        let _weights = book("unet.weights", 1000);
+        drop(book("activations", 50));
+        let _output = book("activations", 30);
+        drop(book("workspace", 40));
+        assert_eq!(ledger.arena_peak(), ByteCount(70), "not 90: the peaks of the two were at different moments");
+        ledger.reset_arena_peak();
+        assert_eq!(ledger.arena_peak(), ByteCount(30));
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub use kernels::{
     Activation, AttentionShape, ConvShape, GroupNormShape, Kernels, MatmulShape, OPERAND_LEN_LIMIT, Operand, Output,
     ResizeShape,
 };
-pub use ledger::{Account, AccountRow, AllocError, Charge, FOREIGN, Ledger, MemoryReport};
+pub use ledger::{ARENA, Account, AccountRow, AllocError, Charge, FOREIGN, Ledger, MemoryReport};
 pub use queue::{Device, DeviceError, Event, Filling, Queue};
 pub use region::Region;
 pub use weight::{Upload, UploadPiece, WeightForm};

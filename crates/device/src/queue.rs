@@ -36,6 +36,9 @@ pub trait Device: Send + Sync {
     /// Its kind and index.
     fn id(&self) -> DeviceId;
 
+    /// What decides how much memory an operation takes on it, such as its kernels and their threads.
+    fn kernel_set(&self) -> String;
+
     /// The ledger of its memory.
     fn ledger(&self) -> &Ledger;
 
@@ -76,7 +79,7 @@ pub trait Device: Send + Sync {
 
     /// A stand-in with an empty, unlimited ledger, on which a pass is booked exactly as on this device but computes
     /// nothing: allocations are claims without memory, uploads and kernels do nothing. Its ledger's peak is this device's
-    /// peak for the same calls. Its clock advances by each kernel's floating-point operations, a nanosecond each thousand.
+    /// peak for the same calls. Its clock advances in proportion to what each kernel would take.
     fn rehearsal(&self) -> Arc<dyn Device>;
 
     /// Runs `work` where kernels start without a hand-over between threads.

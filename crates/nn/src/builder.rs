@@ -1,21 +1,24 @@
 //! From the tensors of a checkpoint to layers and units.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use plimsoll_device::{DType, Device, Upload, UploadPiece, WeightForm};
+use plimsoll_device::{DType, Device, HostBytes, Upload, UploadPiece, WeightForm};
 use plimsoll_residency::{Unit, UnitId};
 use plimsoll_tensor::Conv2dSpec;
 use plimsoll_weights::{TensorIndex, WeightError, printable};
 
+use crate::BlankBytes;
 use crate::layers::{Conv2d, Embedding, GroupNorm, LayerNorm, Linear, PRelu, Param};
 
 /// Builds layers out of the tensors under one path. [`sub`](Self::sub) goes down the path; its segments are the
 /// tensors' names in the checkpoint.
 #[derive(Clone)]
 pub struct Builder<'a> {
-    index: &'a TensorIndex,
+    /// None for a model without a checkpoint.
+    index: Option<&'a TensorIndex>,
     device: &'a dyn Device,
     dtype: DType,
     path: String,
@@ -25,7 +28,8 @@ pub struct Builder<'a> {
 #[derive(Default)]
 struct State {
     units: Vec<Unit>,
-    used: BTreeSet<String>,
+    /// The tensors that layers took, with the shapes they have there.
+    used: BTreeMap<String, Vec<usize>>,
 }
 
 /// The checkpoint is not of the model that its configuration describes.
@@ -51,7 +55,13 @@ pub enum BuildError {
 impl<'a> Builder<'a> {
     /// Builds from `index` for `device`, with matrices and tables in `dtype`.
     pub fn new(index: &'a TensorIndex, device: &'a dyn Device, dtype: DType) -> Self {
-        Self { index, device, dtype, path: String::new(), state: Rc::default() }
+        Self { index: Some(index), device, dtype, path: String::new(), state: Rc::default() }
+    }
+
+    /// Builds without a checkpoint: every tensor asked for is there, in the shape asked for, and holds zeros stored in
+    /// `dtype`. For what depends on sizes alone.
+    pub fn blank(device: &'a dyn Device, dtype: DType) -> Self {
+        Self { index: None, device, dtype, path: String::new(), state: Rc::default() }
     }
 
     /// The builder for the tensors below `segment`.
@@ -62,7 +72,7 @@ impl<'a> Builder<'a> {
 
     /// Whether the checkpoint has the tensor `name` below this path.
     pub fn has(&self, name: &str) -> bool {
-        self.index.get(&self.sub(name).path).is_some()
+        self.index.is_none_or(|index| index.get(&self.sub(name).path).is_some())
     }
 
     /// A linear layer: `weight` `[out, depth]`, `bias` `[out]` if there is to be one.
@@ -135,6 +145,12 @@ impl<'a> Builder<'a> {
         Ok(Embedding { unit, table: params[0] })
     }
 
+    /// The tensors that layers built from this builder and its relatives have taken so far, by name, with their shapes as
+    /// the checkpoint has them: of a [`blank`](Self::blank) model, the checkpoint it would need.
+    pub fn tensors(&self) -> BTreeMap<String, Vec<usize>> {
+        self.state.borrow().used.clone()
+    }
+
     /// The units of all layers built from this builder and its relatives, in the order in which they were built: the
     /// visiting order.
     ///
@@ -142,13 +158,14 @@ impl<'a> Builder<'a> {
     /// [`BuildError::Unused`] if the checkpoint has tensors that no layer took, except those that `ignored` knows.
     pub fn finish(&self, ignored: impl Fn(&str) -> bool) -> Result<Vec<Unit>, BuildError> {
         let state = self.state.take();
-        let unused = |name: &&str| !state.used.contains(*name) && !ignored(name);
-        let stored = self.index.iter().map(|tensor| tensor.name.as_str());
+        let Some(index) = self.index else { return Ok(state.units) };
+        let unused = |name: &&str| !state.used.contains_key(*name) && !ignored(name);
+        let stored = index.iter().map(|tensor| tensor.name.as_str());
         let names: Vec<String> = stored.filter(unused).map(printable).collect();
         if names.is_empty() {
             return Ok(state.units);
         }
-        Err(BuildError::Unused { origin: self.index.origin().to_owned(), names })
+        Err(BuildError::Unused { origin: index.origin().to_owned(), names })
     }
 
     fn matrix(&self, name: &str, shape: &[usize], bias: bool) -> Result<Linear, BuildError> {
@@ -177,9 +194,14 @@ impl<'a> Builder<'a> {
     /// The upload of one tensor, if the checkpoint has it in that shape.
     fn piece(&self, tensor: &str, shape: &[usize], form: WeightForm) -> Result<UploadPiece, BuildError> {
         let name = self.sub(tensor).path;
-        let (stored, source_dtype) = self.index.weight(&name, shape)?;
-        let source = stored.bytes.clone();
-        self.state.borrow_mut().used.insert(name);
+        let (source, source_dtype): (Arc<dyn HostBytes>, DType) = match self.index {
+            Some(index) => {
+                let (stored, stored_dtype) = index.weight(&name, shape)?;
+                (stored.bytes.clone(), stored_dtype)
+            }
+            None => (Arc::new(BlankBytes::new(form.element_count() * self.dtype.size())), self.dtype),
+        };
+        self.state.borrow_mut().used.insert(name, shape.to_vec());
         Ok(UploadPiece { source, source_dtype, form, dtype: self.dtype, offset: 0 })
     }
 

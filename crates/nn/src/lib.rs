@@ -9,10 +9,12 @@
 
 #![forbid(unsafe_code)]
 
+mod blank;
 mod builder;
 mod layers;
 mod run;
 
+pub use blank::BlankBytes;
 pub use builder::{BuildError, Builder};
 pub use layers::{Conv2d, Embedding, GroupNorm, LayerNorm, Linear, PRelu};
 pub use run::{NnError, Run};

@@ -3,6 +3,8 @@
 use std::time::Instant;
 
 use plimsoll_device::MemoryReport;
+use plimsoll_models::unet::Unet;
+use plimsoll_nn::Run;
 use plimsoll_residency::Manager;
 use plimsoll_sampling::{Guidance, NoiseRule, NoiseSource, Sampler, SeededNoise, SigmaSchedule};
 
@@ -10,6 +12,7 @@ use crate::denoise::DenoiseJob;
 use crate::phase_component::PhasePlan;
 use crate::pipeline::Pipeline;
 use crate::start_image::StartPlan;
+use crate::text::{Conditioning, Prompts};
 use crate::{Image, Phase, PipelineError, Progress, Upscaler};
 
 /// Most pixels of a side.
@@ -90,24 +93,9 @@ impl Pipeline {
     ) -> Result<Generated, PipelineError> {
         let guidance = self.check(request)?;
         let mut watch = Watch::new(self, progress);
-        let negative = guidance.needs_unconditional().then_some(request.negative.as_str());
-        let prompts = self.tokenize(&request.prompt, negative)?;
-        let strength = request.image.as_ref().map_or(1.0, |start| start.strength);
-        let steps = request.schedule.steps(&self.noise, request.sampler, request.steps, strength)?;
-        let factor = self.pixel_factor();
+        let prompts = self.prompts(request, guidance)?;
         let blank = self.blank_conditioning(&prompts);
-        let mut job = DenoiseJob {
-            conditioning: &blank,
-            noise_config: &self.noise,
-            steps,
-            sampler: request.sampler,
-            guidance,
-            dtype: self.options.dtype,
-            size: [request.height / factor, request.width / factor],
-            pixels: [request.height, request.width],
-            channels: self.vae_config.latent_channels,
-            manager: &self.manager,
-        };
+        let mut job = self.denoise_job(request, guidance, &blank)?;
 
         let mut shortfall = Shortfall::default();
         let text_plans = self.plan_text(&prompts, &mut shortfall)?;
@@ -134,6 +122,35 @@ impl Pipeline {
         Ok(Generated { images, seconds: watch.seconds, memory: self.manager.report().memory })
     }
 
+    /// The prompts as tokens, the negative one first if the guidance needs it.
+    pub(crate) fn prompts(&self, request: &Request, guidance: Guidance) -> Result<Prompts, PipelineError> {
+        let negative = guidance.needs_unconditional().then_some(request.negative.as_str());
+        self.tokenize(&request.prompt, negative)
+    }
+
+    /// What each picture's denoising depends on.
+    pub(crate) fn denoise_job<'a>(
+        &'a self,
+        request: &Request,
+        guidance: Guidance,
+        conditioning: &'a Conditioning,
+    ) -> Result<DenoiseJob<'a>, PipelineError> {
+        let strength = request.image.as_ref().map_or(1.0, |start| start.strength);
+        let factor = self.pixel_factor();
+        Ok(DenoiseJob {
+            conditioning,
+            noise_config: &self.noise,
+            steps: request.schedule.steps(&self.noise, request.sampler, request.steps, strength)?,
+            sampler: request.sampler,
+            guidance,
+            dtype: self.options.dtype,
+            size: [request.height / factor, request.width / factor],
+            pixels: [request.height, request.width],
+            channels: self.vae_config.latent_channels,
+            manager: &self.manager,
+        })
+    }
+
     /// Tells the manager in which order the phases will want their components.
     fn expect_phases(&self, start: Option<&StartPlan<'_>>, upscaler: Option<&Upscaler>) {
         let texts = self.texts.iter().map(|text| &text.encoder.component);
@@ -144,7 +161,7 @@ impl Pipeline {
     }
 
     /// Refuses a request that can't be, and gives its guidance.
-    fn check(&self, request: &Request) -> Result<Guidance, PipelineError> {
+    pub(crate) fn check(&self, request: &Request) -> Result<Guidance, PipelineError> {
         let wrong = |what: String| Err(PipelineError::Request(what));
         let factor = self.pixel_factor();
         for (name, size) in [("width", request.width), ("height", request.height)] {
@@ -172,12 +189,11 @@ impl Pipeline {
     }
 
     fn plan_denoise(&self, job: &DenoiseJob<'_>, count: usize) -> Result<PhasePlan, PipelineError> {
-        let shortened = job.shortened();
-        self.unet.plan(count * job.steps.steps.len(), |unet, run| {
-            let blank = vec![0.0; job.size[0] * job.size[1] * job.channels];
-            let mut noise = BlankNoise(blank.len());
-            shortened.run(unet, run, &blank, &mut noise, &mut || Ok(())).map(drop)
-        })
+        self.unet.plan(
+            &[job.conditioning.prompts, job.size[0], job.size[1]],
+            count * job.steps.steps.len(),
+            |unet, run| rehearse_denoise(job, unet, run),
+        )
     }
 
     fn denoise(
@@ -221,7 +237,7 @@ impl Pipeline {
 
     fn plan_decode(&self, job: &DenoiseJob<'_>, count: usize) -> Result<PhasePlan, PipelineError> {
         let blank = vec![0.0; job.size[0] * job.size[1] * job.channels];
-        self.vae.plan(count, |_, run| self.decode_one(run, job, &blank).map(drop))
+        self.vae.plan(&job.size, count, |_, run| self.decode_one(run, job, &blank).map(drop))
     }
 
     fn decode(
@@ -250,12 +266,7 @@ impl Pipeline {
         Ok(images)
     }
 
-    fn decode_one(
-        &self,
-        run: &plimsoll_nn::Run<'_>,
-        job: &DenoiseJob<'_>,
-        latent: &[f32],
-    ) -> Result<Vec<f32>, PipelineError> {
+    fn decode_one(&self, run: &Run<'_>, job: &DenoiseJob<'_>, latent: &[f32]) -> Result<Vec<f32>, PipelineError> {
         let latent = run.cx.upload(latent, &[1, job.size[0], job.size[1], job.channels], self.options.dtype)?;
         let pixels = self.vae.model.forward(run, &latent)?;
         drop(latent);
@@ -291,6 +302,13 @@ impl Shortfall {
     fn check(self) -> Result<(), PipelineError> {
         self.worst.map_or(Ok(()), Err)
     }
+}
+
+/// Denoises nothing, as a run would do it.
+pub(crate) fn rehearse_denoise(job: &DenoiseJob<'_>, unet: &Unet, run: &Run<'_>) -> Result<(), PipelineError> {
+    let blank = vec![0.0; job.size[0] * job.size[1] * job.channels];
+    let mut noise = BlankNoise(blank.len());
+    job.shortened().run(unet, run, &blank, &mut noise, &mut || Ok(())).map(drop)
 }
 
 /// Zeros for a rehearsal.

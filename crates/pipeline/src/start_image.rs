@@ -22,7 +22,8 @@ pub(crate) struct StartPlan<'a> {
 impl Pipeline {
     pub(crate) fn plan_start<'a>(&self, start: &'a StartImage) -> Result<StartPlan<'a>, PipelineError> {
         let encoder = self.vae_encoder()?;
-        let phase = encoder.plan(1, |encoder, run| self.moments(encoder, run, start).map(drop))?;
+        let size = [start.image.height(), start.image.width()];
+        let phase = encoder.plan(&size, 1, |encoder, run| self.moments(encoder, run, start).map(drop))?;
         Ok(StartPlan { start, encoder, phase })
     }
 

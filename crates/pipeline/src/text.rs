@@ -60,7 +60,7 @@ impl Pipeline {
         let mut plans = Vec::with_capacity(self.texts.len());
         for (text, ids) in self.texts.iter().zip(&prompts.ids) {
             let pass = |_: &_, run: &Run<'_>| self.encode(text, run, ids).map(drop);
-            plans.extend(shortfall.note(text.encoder.plan(1, pass))?);
+            plans.extend(shortfall.note(text.encoder.plan(&[prompts.prompts, text.tokenizer.length()], 1, pass))?);
         }
         Ok(plans)
     }

@@ -44,14 +44,9 @@ impl Upscaler {
         &self.net.component
     }
 
-    pub(crate) fn plan(
-        &self,
-        count: usize,
-        width: usize,
-        height: usize,
-    ) -> Result<PhasePlan, PipelineError> {
+    pub(crate) fn plan(&self, count: usize, width: usize, height: usize) -> Result<PhasePlan, PipelineError> {
         let blank = Image::from_signed(width, height, &vec![0.0; width * height * 3]);
-        self.net.plan(count, |net, run| self.enlarge(net, run, &blank).map(drop))
+        self.net.plan(&[height, width], count, |net, run| self.enlarge(net, run, &blank).map(drop))
     }
 
     pub(crate) fn run(

@@ -4,20 +4,23 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use plimsoll_device::{ByteCount, DType};
 use plimsoll_pipeline::{COUNT_MAX, SIDE_MAX};
 use plimsoll_residency::{ManagerOptions, Policy};
 use plimsoll_sampling::{STEP_COUNT_MAX, Sampler, SigmaSchedule};
+use plimsoll_sim::SimOptions;
 
+use crate::bench::residency::ResidencyBenchArgs;
 use crate::budget::Budget;
 use crate::console;
 use crate::failure::Failure;
+use crate::plan::PlanModel;
 
 /// More threads than this share no picture's work sensibly, and each takes memory.
-const THREADS_MAX: usize = 256;
+pub(crate) const THREADS_MAX: usize = 256;
 
 /// Draws pictures with diffusion models inside a hard memory budget.
 #[derive(Debug, Parser)]
@@ -33,8 +36,10 @@ pub(crate) enum Command {
     Generate(Box<GenerateArgs>),
     /// Tell what a model is: components, parameters, bytes, largest units
     Inspect(InspectArgs),
+    /// Tell how a model would run on a device that need not be there: what stays, what is streamed, how long a step takes
+    Plan(Box<PlanArgs>),
     /// Measure how long a picture takes, in processes of their own: unlimited, at half the memory, and one denoise step
-    Bench(BenchArgs),
+    Bench(Box<BenchArgs>),
 }
 
 #[derive(Args, Debug)]
@@ -162,7 +167,66 @@ pub(crate) struct InspectArgs {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct PlanArgs {
+    /// A model folder, or a built-in shape: shape:sd15, shape:sdxl, shape:flux, shape:wan14b [default: the built-in emoji64]
+    #[arg(long, value_name = "DIR|SHAPE", value_parser = OsStringValueParser::new().try_map(PlanModel::parse))]
+    pub(crate) model: Option<PlanModel>,
+
+    /// The device: its memory, the rate of its link, its rate of computing; also latency=15us, what each copy takes besides
+    #[arg(long, value_name = "DEVICE", default_value = "sim:vram=8GiB,link=25GB/s,flops=80T", value_parser = |text: &str| text.parse::<SimOptions>())]
+    pub(crate) device: SimOptions,
+
+    /// Bytes that weights and activations may take at any moment [default: all that the device has]
+    #[arg(long, value_name = "BYTES", value_parser = some_bytes)]
+    pub(crate) budget: Option<ByteCount>,
+
+    /// Side queues that copy weights in while others are used; 0 copies in between
+    #[arg(long, value_name = "N", default_value = "2", value_parser = |text: &str| whole(text, 0, 16))]
+    pub(crate) offload_streams: usize,
+
+    /// Which weights stay when not all fit; the other policy is told for comparison
+    #[arg(long, value_name = "NAME", default_value = "spread", value_parser = policy_names())]
+    pub(crate) policy: Policy,
+
+    /// Bytes of weights that stay in any case
+    #[arg(long, value_name = "BYTES", default_value = "0")]
+    pub(crate) min_resident: ByteCount,
+
+    /// An adapter's .safetensors file, of which only the header is read; may be given several times
+    #[arg(long, value_name = "FILE")]
+    pub(crate) lora: Vec<PathBuf>,
+
+    /// Bytes for activations; 0 plans weights only [default: counted in a rehearsal, or ComfyUI's estimate for flux and wan14b]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) activation_bytes: Option<ByteCount>,
+
+    /// Pixels of a row [default: the model's]
+    #[arg(long, value_name = "PIXELS", value_parser = |text: &str| whole(text, 1, SIDE_MAX))]
+    pub(crate) width: Option<usize>,
+
+    /// Rows of pixels [default: the model's]
+    #[arg(long, value_name = "PIXELS", value_parser = |text: &str| whole(text, 1, SIDE_MAX))]
+    pub(crate) height: Option<usize>,
+
+    /// The format of weights and activations
+    #[arg(long, value_enum, default_value_t = ComputeDType::Bf16)]
+    pub(crate) dtype: ComputeDType,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Draw the last step's timeline and the memory into this file
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) what: Option<BenchCommand>,
+
     /// What is drawn
     #[arg(default_value = "red heart")]
     pub(crate) prompt: String,
@@ -188,6 +252,12 @@ pub(crate) struct BenchArgs {
     pub(crate) json: bool,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Measure what streaming costs: passes of a UNet with room for all, three quarters, half and a quarter of its weights
+    Residency(ResidencyBenchArgs),
+}
+
 /// What the kernels compute in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ComputeDType {
@@ -195,6 +265,16 @@ pub(crate) enum ComputeDType {
     F32,
     /// 2 bytes a number
     Bf16,
+}
+
+impl ComputeDType {
+    /// As it is written on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+        }
+    }
 }
 
 impl From<ComputeDType> for DType {
@@ -260,9 +340,18 @@ fn policy_names() -> impl TypedValueParser<Value = Policy> {
     PossibleValuesParser::new(Policy::ALL.map(Policy::name)).try_map(|name| name.parse::<Policy>())
 }
 
-fn whole(text: &str, least: usize, most: usize) -> Result<usize, String> {
+pub(crate) fn whole(text: &str, least: usize, most: usize) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| (least..=most).contains(number));
     number.ok_or_else(|| format!("it must be a whole number from {least} to {most}"))
+}
+
+fn some_bytes(text: &str) -> Result<ByteCount, String> {
+    let bytes: ByteCount = text.parse().map_err(|error: plimsoll_device::ParseByteCountError| error.to_string())?;
+    if bytes > ByteCount::ZERO {
+        Ok(bytes)
+    } else {
+        Err("a budget of 0 holds nothing; write at least 1 byte".to_owned())
+    }
 }
 
 fn seed(text: &str) -> Result<u64, String> {

@@ -3,14 +3,16 @@
 //! Each run is a process of its own, so loading is part of it, and the cases take turns, so that what else the machine
 //! does hits them alike. One unmeasured run comes first, to have the files in the page cache.
 
+mod own_process;
+pub(crate) mod residency;
+
 use std::path::Path;
-use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use serde::Serialize;
 
-use crate::args::BenchArgs;
+use crate::args::{BenchArgs, BenchCommand};
 use crate::failure::Failure;
 use crate::{console, unfinished};
 
@@ -45,6 +47,13 @@ struct CaseReport {
 /// # Errors
 /// [`Failure`] if a run fails.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
+    match &args.what {
+        Some(BenchCommand::Residency(args)) => residency::run(args),
+        None => run_pictures(args),
+    }
+}
+
+fn run_pictures(args: &BenchArgs) -> Result<(), Failure> {
     let folder = unfinished::scratch_folder().context("no temporary folder can be made; check the disk")?;
     let picture = folder.path().join("bench.png");
     let (_, unlimited_peak) = draw(args, &picture, &[])?;
@@ -80,8 +89,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
 
 /// Seconds of a process that draws, and its peak in bytes.
 fn draw(args: &BenchArgs, picture: &Path, flags: &[String]) -> Result<(f64, u64), Failure> {
-    let program = std::env::current_exe().context("this program's own path can't be found")?;
-    let mut command = Command::new(program);
+    let mut command = own_process::command()?;
     command.args(["generate", &args.prompt, "--json", "--seed", "1", "--out"]).arg(picture);
     if let Some(model) = &args.model {
         command.arg("--model").arg(model);
@@ -93,15 +101,7 @@ fn draw(args: &BenchArgs, picture: &Path, flags: &[String]) -> Result<(f64, u64)
     let began = Instant::now();
     let output = command.output().context("this program can't be started again")?;
     let seconds = began.elapsed().as_secs_f64();
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let line = said.trim().trim_start_matches("error: ");
-        return Err(match output.status.code() {
-            Some(2) => Failure::usage(line),
-            _ => anyhow!("a run was refused: {line}").into(),
-        });
-    }
-    let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).context("a run printed no JSON")?;
+    let outcome = own_process::json(&output)?;
     let peak_bytes = outcome["peak_bytes"].as_u64().context("a run told no peak")?;
     Ok((seconds, peak_bytes))
 }

@@ -34,6 +34,11 @@ pub(crate) fn complain(what: &str) {
     let _ = io::stderr().write_all(format!("error: {what}\n").as_bytes());
 }
 
+/// Writes a line to stderr about what costs nothing but should be known.
+pub(crate) fn warn(what: &str) {
+    let _ = io::stderr().write_all(format!("warning: {}\n", escaped(what)).as_bytes());
+}
+
 /// `text` with its control characters escaped, so that it can't steer a terminal or forge a line.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());

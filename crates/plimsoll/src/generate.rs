@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::picture_metadata::PictureMetadata;
 use crate::progress::{Bars, ReportTo};
-use crate::{built_in, demand, png_reader, png_writer, unfinished};
+use crate::{built_in, cache_folder, demand, png_reader, png_writer, unfinished};
 
 const UPSCALER_NAME: &str = "realesr-animevideov3-x4";
 
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<(), Failure> {
     let start = args.image.as_deref().map(png_reader::read).transpose()?;
     let device = CpuDevice::new(&CpuOptions { budget: args.budget.line()?, threads: args.threads })?;
     let device: Arc<dyn Device> = Arc::new(device);
-    let manager = Manager::new(&device, args.residency.manager_options());
+    let manager = Manager::with_peaks(&device, args.residency.manager_options(), cache_folder::activation_peaks());
     let options = PipelineOptions { dtype: args.dtype.into() };
     let pipeline = Pipeline::open(&source, manager.clone(), options)?;
     let upscaler = match args.upscale {
@@ -50,6 +50,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<(), Failure> {
         Ok((generated, files))
     });
     let (generated, files) = written.inspect_err(|_| unfinished::abandon_folder())?;
+    cache_folder::save(manager.peaks());
     bars.finish()?;
     if args.json {
         console::print(&format!("{}\n", Outcome::new(seed, args.budget, &files, &generated).to_json()))?;

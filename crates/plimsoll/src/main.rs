@@ -7,6 +7,7 @@ mod args;
 mod bench;
 mod budget;
 mod built_in;
+mod cache_folder;
 mod console;
 mod demand;
 mod failure;
@@ -17,8 +18,10 @@ mod interrupt;
 mod memory_table;
 mod output;
 mod picture_metadata;
+mod plan;
 mod png_reader;
 mod png_writer;
+mod process_memory;
 mod progress;
 mod regular_file;
 mod unfinished;
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
         match cli.command {
             Command::Generate(args) => generate::run(&args),
             Command::Inspect(args) => inspect::run(&args),
+            Command::Plan(args) => plan::run(&args),
             Command::Bench(args) => bench::run(&args),
         }
     });

@@ -71,7 +71,7 @@ fn wrong_command_lines() {
         > plimsoll
         2: error: no command is given; see `plimsoll --help`
         > plimsoll paint
-        2: error: unrecognized subcommand 'paint'; see `plimsoll --help`
+        2: error: unrecognized subcommand 'paint'; tip: a similar subcommand exists: 'plan'; see `plimsoll --help`
         > plimsoll generate
         2: error: the following required arguments were not provided: <PROMPT>; see `plimsoll generate --help`
         > plimsoll generate heart --stepz 3

@@ -213,7 +213,7 @@ mod tests {
         let units = units(sizes);
         let chain = Chain::new(&units, &Rank::new(&units, RankOrder::Spread), options);
         let shown: Vec<String> = std::iter::zip(&chain.positions, &chain.totals)
-            .map(|(at, total)| format!("{} streamed, ring {}: {total}\n", at.streamed_count, at.ring_bytes.0))
+            .map(|(at, total)| format!("{} streamed, ring {}: {}\n", at.streamed_count, at.ring_bytes.0, total.0))
             .collect();
         expected.assert_eq(&shown.concat());
     }
@@ -225,12 +225,12 @@ mod tests {
             0,
             0,
             expect![[r#"
-            0 streamed, ring 0: 1.46 KiB
-            2 streamed, ring 100: 1.38 KiB
-            3 streamed, ring 100: 1.28 KiB
-            4 streamed, ring 100: 1.18 KiB
-            5 streamed, ring 100: 1.08 KiB
-        "#]],
+                0 streamed, ring 0: 1500
+                2 streamed, ring 100: 1410
+                3 streamed, ring 100: 1310
+                4 streamed, ring 100: 1210
+                5 streamed, ring 100: 1110
+            "#]],
         );
     }
 
@@ -241,14 +241,14 @@ mod tests {
             1,
             0,
             expect![[r#"
-            0 streamed, ring 0: 1.76 KiB
-            4 streamed, ring 300: 1.67 KiB
-            5 streamed, ring 300: 1.57 KiB
-            6 streamed, ring 300: 1.47 KiB
-            7 streamed, ring 300: 1.38 KiB
-            8 streamed, ring 300: 1.28 KiB
-            8 streamed, ring 200: 1.18 KiB
-        "#]],
+                0 streamed, ring 0: 1800
+                4 streamed, ring 300: 1710
+                5 streamed, ring 300: 1610
+                6 streamed, ring 300: 1510
+                7 streamed, ring 300: 1410
+                8 streamed, ring 300: 1310
+                8 streamed, ring 200: 1210
+            "#]],
         );
     }
 
@@ -259,10 +259,10 @@ mod tests {
             1,
             350,
             expect![[r#"
-            0 streamed, ring 0: 1.76 KiB
-            4 streamed, ring 300: 1.67 KiB
-            4 streamed, ring 200: 1.57 KiB
-        "#]],
+                0 streamed, ring 0: 1800
+                4 streamed, ring 300: 1710
+                4 streamed, ring 200: 1610
+            "#]],
         );
     }
 
@@ -273,15 +273,22 @@ mod tests {
             1,
             900,
             expect![[r#"
-            0 streamed, ring 0: 1.76 KiB
-        "#]],
+                0 streamed, ring 0: 1800
+            "#]],
         );
     }
 
     #[test]
     fn sizes_that_no_count_holds_are_left_out() {
         check(&[u64::MAX; 3], 1, 0, expect![""]);
-        check(&[u64::MAX, 5, 5, 5], 0, 0, expect![""]);
+        check(
+            &[1 << 63, 1 << 63, 5],
+            0,
+            0,
+            expect![[r#"
+            3 streamed, ring 9223372036854775808: 10145709240540254388
+        "#]],
+        );
     }
 
     #[test]

@@ -123,6 +123,18 @@ impl Component {
         &self.name
     }
 
+    /// Its name and a hash of its units' names and sizes: the same for the same layers in every run.
+    pub fn fingerprint(&self) -> String {
+        // FNV-1a: http://www.isthe.com/chongo/tech/comp/fnv/
+        let mut hash = 0xcbf2_9ce4_8422_2325u64;
+        for unit in &self.units {
+            for byte in unit.name().bytes().chain(unit.bytes.0.to_le_bytes()) {
+                hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+        format!("{}-{hash:016x}", self.name)
+    }
+
     /// Its units, in visiting order.
     pub fn units(&self) -> &[Unit] {
         &self.units

@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+mod activation_peaks;
 mod chain;
 mod change;
 mod component;
@@ -37,6 +38,7 @@ mod timings;
 mod unit;
 mod window;
 
+pub use activation_peaks::{ActivationPeaks, PeakKey};
 pub use component::{Component, ComponentReport};
 pub use lease::{Lease, LeaseError};
 pub use load_error::LoadError;

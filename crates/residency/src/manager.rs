@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use plimsoll_device::{ByteCount, Device, MemoryReport};
 use serde::Serialize;
 
+use crate::activation_peaks::ActivationPeaks;
 use crate::component::{ChangeError, ComponentReport};
 use crate::load_error::LoadError;
 use crate::patch::PatchSet;
@@ -53,6 +54,7 @@ pub struct Manager {
     options: ManagerOptions,
     components: Registry<Component>,
     books: Mutex<Books>,
+    peaks: ActivationPeaks,
 }
 
 #[derive(Default)]
@@ -126,7 +128,18 @@ pub struct HoldReport {
 impl Manager {
     /// A manager of everything that is to be loaded on `device`.
     pub fn new(device: &Arc<dyn Device>, options: ManagerOptions) -> Arc<Self> {
-        Arc::new(Self { device: device.clone(), options, components: Registry::new(), books: Mutex::default() })
+        Self::with_peaks(device, options, ActivationPeaks::forgetful())
+    }
+
+    /// The same, with what earlier runs have measured of activations.
+    pub fn with_peaks(device: &Arc<dyn Device>, options: ManagerOptions, peaks: ActivationPeaks) -> Arc<Self> {
+        let (device, components, books) = (device.clone(), Registry::new(), Mutex::default());
+        Arc::new(Self { device, options, components, books, peaks })
+    }
+
+    /// What was measured of activations.
+    pub fn peaks(&self) -> &ActivationPeaks {
+        &self.peaks
     }
 
     /// The device.

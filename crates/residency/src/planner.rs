@@ -171,7 +171,8 @@ impl Planner {
     }
 
     /// A plan that takes at least `to_free` less than `plan`, one of this planner's. To free one byte is to go one
-    /// position down the rank; to free none gives the same plan.
+    /// position down the rank; to free none gives the same plan; to free more than it takes is to ask for a plan
+    /// that takes nothing.
     ///
     /// # Errors
     /// [`DoesNotFit`] when `plan` can't be made that much smaller; down to `needed` it can.
@@ -250,7 +251,7 @@ fn spread(units: &[UnitProfile], options: ChainOptions, fixed: Fixed, link: Link
     (rank, Way::Spread { chain, chosen, candidates })
 }
 
-/// Budgets strictly between the smallest plan and everything resident.
+/// Budgets from the smallest plan up to, without, everything resident.
 fn simulated_budgets(least: ByteCount, whole: ByteCount) -> Vec<ByteCount> {
     let span = u128::from(whole.saturating_sub(least).0);
     let budget = |step: u64| ByteCount(least.0 + (span * u128::from(step) / u128::from(BUDGET_STEPS)) as u64);

@@ -18,6 +18,12 @@ use crate::UnitProfile;
 /// More units than this are ranked in bit-reversed order of their compute time: the greedy search is quadratic.
 const GREEDY_UNITS_MAX: usize = 4096;
 
+/// The share of the bytes that the large units of [`RankOrder::SpreadLarge`] hold.
+const LARGE_SHARE_PERCENT: u128 = 95;
+
+/// The discrepancy, in largest units, that [`RankOrder::SpreadCoarse`] leaves to the ring.
+const COARSE_UNITS: f64 = 2.0;
+
 /// Units in the order in which they become streamed; each unit once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rank(Vec<usize>);
@@ -28,6 +34,12 @@ pub struct Rank(Vec<usize>);
 pub enum RankOrder {
     /// Repeatedly the unit that leaves the smallest discrepancy; of equals the first in visiting order.
     Spread,
+    /// The same, but first among the largest units, which hold 95 % of the bytes, then among the others. Where many
+    /// units are small, streaming those frees little and costs a copy's latency each.
+    SpreadLarge,
+    /// As [`Self::SpreadLarge`], but discrepancies of up to two of the largest units count alike, as a ring holds more
+    /// than that anyway; of those the unit with the least discrepancy per byte. Fewer and larger copies.
+    SpreadCoarse,
     /// The largest first: the fewest copies.
     LargestFirst,
     /// The least compute time per byte first.
@@ -36,12 +48,15 @@ pub enum RankOrder {
 
 impl RankOrder {
     /// Every order.
-    pub const ALL: [Self; 3] = [Self::Spread, Self::LargestFirst, Self::LeastComputePerByte];
+    pub const ALL: [Self; 5] =
+        [Self::Spread, Self::SpreadLarge, Self::SpreadCoarse, Self::LargestFirst, Self::LeastComputePerByte];
 
     /// The order's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Spread => "spread",
+            Self::SpreadLarge => "spread-large",
+            Self::SpreadCoarse => "spread-coarse",
             Self::LargestFirst => "largest-first",
             Self::LeastComputePerByte => "least-compute-per-byte",
         }
@@ -59,11 +74,9 @@ impl Rank {
     pub fn new(units: &[UnitProfile], order: RankOrder) -> Self {
         let mut rank: Vec<usize> = (0..units.len()).collect();
         match order {
-            RankOrder::Spread if units.len() > GREEDY_UNITS_MAX => {
-                let times = Times::new(units);
-                rank.sort_by_key(|&idx| (bit_reversed((times.starts[idx] + times.ends[idx]) / 2.0), idx));
-            }
-            RankOrder::Spread => rank = Greedy::new(units).rank(),
+            RankOrder::Spread => rank = spread(units, vec![rank], 0.0),
+            RankOrder::SpreadLarge => rank = spread(units, split_by_size(units), 0.0),
+            RankOrder::SpreadCoarse => rank = spread(units, split_by_size(units), COARSE_UNITS),
             RankOrder::LargestFirst => rank.sort_by_key(|&idx| (Reverse(units[idx].bytes), idx)),
             RankOrder::LeastComputePerByte => {
                 let density = |idx: usize| units[idx].compute() / (units[idx].bytes.0 as f64).max(1.0);
@@ -89,6 +102,24 @@ impl Rank {
     pub fn order(&self) -> &[usize] {
         &self.0
     }
+}
+
+/// Spreads the units of each tier in turn. Discrepancies of up to `alike_units` of the largest unit count alike.
+fn spread(units: &[UnitProfile], tiers: Vec<Vec<usize>>, alike_units: f64) -> Vec<usize> {
+    let mut rank = Vec::with_capacity(units.len());
+    if units.len() > GREEDY_UNITS_MAX {
+        let times = Times::new(units);
+        for mut tier in tiers {
+            tier.sort_by_key(|&idx| (bit_reversed((times.starts[idx] + times.ends[idx]) / 2.0), idx));
+            rank.extend(tier);
+        }
+        return rank;
+    }
+    let mut search = Greedy::new(units, alike_units);
+    for tier in tiers {
+        search.stream_all(size_classes(units, tier), &mut rank);
+    }
+    rank
 }
 
 /// When each unit starts and ends, as shares of the pass. Without any compute time every unit takes the same share.
@@ -120,15 +151,24 @@ fn bit_reversed(share: f64) -> u32 {
 ///
 /// Between two streamed units `S` is constant, so only the first start and the last end of each such segment can be
 /// extremes, and a candidate is judged from the extremes before and behind it. These depend on `s`, thus on the
-/// candidate's size: they are computed once for each class of sizes.
+/// candidate's size: they are computed once for each class of sizes, a few classes side by side.
 struct Greedy {
     times: Times,
     sizes: Vec<f64>,
     classes: Vec<SizeClass>,
     segments: Vec<Segment>,
+    /// The segment that each unit is in.
+    segment_of: Vec<usize>,
     streamed_bytes: f64,
+    /// Discrepancies of up to so many bytes count alike.
+    alike_bytes: f64,
+    /// By segment: the extremes up to its start and from its end on.
+    before: Vec<Extremes>,
     behind: Vec<Extremes>,
 }
+
+/// Classes that are computed side by side.
+const LANES: usize = 4;
 
 /// Candidates whose streamed bytes are close enough to share one `s`.
 struct SizeClass {
@@ -147,142 +187,173 @@ struct Segment {
     end: f64,
 }
 
+/// The largest `S - s * start` and the smallest `S - s * end` of some segments, for the `s` of each lane.
 #[derive(Clone, Copy)]
 struct Extremes {
-    highest: f64,
-    lowest: f64,
+    highest: [f64; LANES],
+    lowest: [f64; LANES],
+}
+
+impl Extremes {
+    const NONE: Self = Self { highest: [f64::NEG_INFINITY; LANES], lowest: [f64::INFINITY; LANES] };
+
+    fn include_start(&mut self, segment: &Segment, streamed: &[f64; LANES]) {
+        for (highest, streamed) in self.highest.iter_mut().zip(streamed) {
+            *highest = larger(*highest, segment.sum - streamed * segment.start);
+        }
+    }
+
+    fn include_end(&mut self, segment: &Segment, streamed: &[f64; LANES]) {
+        for (lowest, streamed) in self.lowest.iter_mut().zip(streamed) {
+            *lowest = smaller(*lowest, segment.sum - streamed * segment.end);
+        }
+    }
+}
+
+/// A unit, and what it is judged by: the discrepancy it would leave, but what counts alike, and that per byte where
+/// anything does.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+struct Best {
+    discrepancy: f64,
+    discrepancy_per_byte: f64,
+    unit: usize,
+    class_idx: usize,
 }
 
 impl Greedy {
-    fn new(units: &[UnitProfile]) -> Self {
+    fn new(units: &[UnitProfile], alike_units: f64) -> Self {
         let times = Times::new(units);
         let sizes: Vec<f64> = units.iter().map(|unit| unit.bytes.0 as f64).collect();
         let segments = match units.len() {
             0 => Vec::new(),
             count => vec![Segment { first: 0, sum: 0.0, start: 0.0, end: times.ends[count - 1] }],
         };
-        Self { classes: size_classes(units), times, sizes, segments, streamed_bytes: 0.0, behind: Vec::new() }
+        Self {
+            times,
+            classes: Vec::new(),
+            before: vec![Extremes::NONE; segments.len()],
+            behind: vec![Extremes::NONE; segments.len()],
+            segments,
+            segment_of: vec![0; units.len()],
+            streamed_bytes: 0.0,
+            alike_bytes: alike_units * sizes.iter().copied().fold(0.0, larger),
+            sizes,
+        }
     }
 
-    fn rank(mut self) -> Vec<usize> {
-        let mut rank = Vec::with_capacity(self.sizes.len());
-        while let Some((class_idx, unit)) = self.best() {
-            self.classes[class_idx].candidates.retain(|&candidate| candidate != unit);
-            self.stream(unit);
-            rank.push(unit);
+    /// Streams these units, and appends them to the rank in the order found.
+    fn stream_all(&mut self, classes: Vec<SizeClass>, rank: &mut Vec<usize>) {
+        self.classes = classes;
+        while let Some(best) = self.best() {
+            let candidates = &mut self.classes[best.class_idx].candidates;
+            candidates.retain(|&candidate| candidate != best.unit);
+            if candidates.is_empty() {
+                self.classes.remove(best.class_idx);
+            }
+            self.stream(best.unit);
+            rank.push(best.unit);
         }
-        rank
     }
 
-    /// The class and place of the unit with the smallest discrepancy.
-    fn best(&mut self) -> Option<(usize, usize)> {
-        let mut best: Option<(f64, usize, usize)> = None;
-        for (class_idx, class) in self.classes.iter().enumerate() {
-            if class.candidates.is_empty() {
-                continue;
+    /// The unit judged best; of equals the first.
+    fn best(&mut self) -> Option<Best> {
+        let mut best: Option<Best> = None;
+        for first_class in (0..self.classes.len()).step_by(LANES) {
+            let mut streamed = [0.0; LANES];
+            for (streamed, class) in streamed.iter_mut().zip(&self.classes[first_class..]) {
+                *streamed = self.streamed_bytes + class.bytes;
             }
-            let (discrepancy, unit) = best_of_class(
-                class,
-                &self.segments,
-                self.streamed_bytes + class.bytes,
-                &self.sizes,
-                &self.times.starts,
-                &mut self.behind,
-            );
-            let smaller = |best: (f64, usize, usize)| (discrepancy, unit) < (best.0, best.2);
-            if best.is_none_or(smaller) {
-                best = Some((discrepancy, class_idx, unit));
+            self.find_extremes(&streamed);
+            for (lane, class) in self.classes[first_class..].iter().take(LANES).enumerate() {
+                for &unit in &class.candidates {
+                    let discrepancy = self.discrepancy(unit, lane, streamed[lane]);
+                    let counted = larger(discrepancy, self.alike_bytes);
+                    if best.is_some_and(|best| best.discrepancy < counted) {
+                        continue;
+                    }
+                    let per_byte =
+                        if self.alike_bytes > 0.0 { discrepancy / larger(self.sizes[unit], 1.0) } else { 0.0 };
+                    let class_idx = first_class + lane;
+                    let judged = Best { discrepancy: counted, discrepancy_per_byte: per_byte, unit, class_idx };
+                    if best.is_none_or(|best| judged < best) {
+                        best = Some(judged);
+                    }
+                }
             }
         }
-        best.map(|(_, class_idx, unit)| (class_idx, unit))
+        best
+    }
+
+    fn find_extremes(&mut self, streamed: &[f64; LANES]) {
+        let mut extremes = Extremes::NONE;
+        for (segment, before) in self.segments.iter().zip(&mut self.before) {
+            extremes.include_start(segment, streamed);
+            *before = extremes;
+            extremes.include_end(segment, streamed);
+        }
+        let mut extremes = Extremes::NONE;
+        for (segment, behind) in self.segments.iter().zip(&mut self.behind).rev() {
+            extremes.include_end(segment, streamed);
+            *behind = extremes;
+            extremes.include_start(segment, streamed);
+        }
+    }
+
+    /// The discrepancy once `unit` is streamed too and `streamed` bytes pass in all: what lies behind it is lifted by
+    /// its bytes.
+    fn discrepancy(&self, unit: usize, lane: usize, streamed: f64) -> f64 {
+        let segment_idx = self.segment_of[unit];
+        let (before, behind) = (&self.before[segment_idx], &self.behind[segment_idx]);
+        let bytes = self.sizes[unit];
+        // The start of `unit`, and the end of the resident unit before it.
+        let here = self.segments[segment_idx].sum - streamed * self.times.starts[unit];
+        let mut highest = larger(here, behind.highest[lane]) + bytes;
+        let mut lowest = behind.lowest[lane] + bytes;
+        if unit > 0 {
+            highest = larger(highest, before.highest[lane]);
+            lowest = smaller(lowest, smaller(before.lowest[lane], here));
+        }
+        highest - lowest
     }
 
     /// `unit` is streamed from now on: it begins a segment.
     fn stream(&mut self, unit: usize) {
         let bytes = self.sizes[unit];
-        let at = self.segments.partition_point(|segment| segment.first <= unit);
-        let cut = self.segments[at - 1];
-        let new = Segment { first: unit, sum: cut.sum + bytes, start: self.times.starts[unit], end: cut.end };
-        for segment in &mut self.segments[at..] {
+        let at = self.segment_of[unit];
+        for segment in &mut self.segments[at + 1..] {
             segment.sum += bytes;
         }
+        let start = self.times.starts[unit];
+        let cut = &mut self.segments[at];
+        let new = Segment { first: unit, sum: cut.sum + bytes, start, end: cut.end };
         if cut.first == unit {
-            self.segments[at - 1] = new;
+            *cut = new;
         } else {
-            self.segments[at - 1].end = self.times.starts[unit];
-            self.segments.insert(at, new);
+            cut.end = start;
+            self.segments.insert(at + 1, new);
+            for segment in &mut self.segment_of[unit..] {
+                *segment += 1;
+            }
         }
+        self.before.resize(self.segments.len(), Extremes::NONE);
+        self.behind.resize(self.segments.len(), Extremes::NONE);
         self.streamed_bytes += bytes;
     }
 }
 
-/// The candidate with the smallest discrepancy, of equals the first, when `streamed` bytes pass in all.
-fn best_of_class(
-    class: &SizeClass,
-    segments: &[Segment],
-    streamed: f64,
-    sizes: &[f64],
-    starts: &[f64],
-    behind: &mut Vec<Extremes>,
-) -> (f64, usize) {
-    let mut extremes = Extremes { highest: f64::NEG_INFINITY, lowest: f64::INFINITY };
-    behind.clear();
-    for segment in segments.iter().rev() {
-        behind.push(extremes);
-        extremes.highest = larger(extremes.highest, segment.sum - streamed * segment.start);
-        extremes.lowest = smaller(extremes.lowest, segment.sum - streamed * segment.end);
-    }
-
-    let mut best = (f64::INFINITY, class.candidates[0]);
-    let mut candidates = class.candidates.iter().copied().peekable();
-    let mut before = Extremes { highest: f64::NEG_INFINITY, lowest: f64::INFINITY };
-    for (idx, segment) in segments.iter().enumerate() {
-        let segment_start = segment.sum - streamed * segment.start;
-        let segment_end = segment.sum - streamed * segment.end;
-        let behind = behind[segments.len() - 1 - idx];
-        let highest_behind = behind.highest;
-        let lowest_behind = smaller(behind.lowest, segment_end);
-        let next_first = segments.get(idx + 1).map_or(usize::MAX, |next| next.first);
-        while let Some(unit) = candidates.next_if(|&unit| unit < next_first) {
-            let bytes = sizes[unit];
-            // The start of `unit` is the end of the resident unit before it.
-            let here = segment.sum - streamed * starts[unit];
-            let mut highest = larger(here, highest_behind) + bytes;
-            let mut lowest = lowest_behind + bytes;
-            if unit > 0 {
-                highest = larger(highest, before.highest);
-                lowest = smaller(lowest, before.lowest);
-            }
-            if unit > segment.first {
-                highest = larger(highest, segment_start);
-                lowest = smaller(lowest, here);
-            }
-            let discrepancy = highest - lowest;
-            if discrepancy < best.0 {
-                best = (discrepancy, unit);
-            }
-        }
-        before.highest = larger(before.highest, segment_start);
-        before.lowest = smaller(before.lowest, segment_end);
-    }
-    best
-}
-
-/// One class for each distinct size while that takes some 40 million evaluations at most (all of 650 units, 20 sizes of
-/// 2,000). With more sizes, equal ranges of size: the shared `s` is then off by half a range at most, and so is a
+/// One class for each distinct size while that takes some 40 million evaluations at most (430 units of any sizes, 2,000
+/// units of 20 sizes). With more sizes, equal ranges of size: the shared `s` is then off by half a range at most, and so is a
 /// discrepancy by half a range, 1/40 of the largest unit for 2,000 units, where a ring holds three such units.
-fn size_classes(units: &[UnitProfile]) -> Vec<SizeClass> {
-    let mut by_size: Vec<usize> = (0..units.len()).collect();
-    by_size.sort_by_key(|&idx| (units[idx].bytes, idx));
-    let distinct_count = by_size.chunk_by(|&a, &b| units[a].bytes == units[b].bytes).count();
+fn size_classes(units: &[UnitProfile], mut of: Vec<usize>) -> Vec<SizeClass> {
+    of.sort_by_key(|&idx| (units[idx].bytes, idx));
+    let distinct_count = of.chunk_by(|&a, &b| units[a].bytes == units[b].bytes).count();
     let class_count_max = (80_000_000 / units.len().pow(2).max(1)).max(8);
-    let largest = by_size.last().map_or(0, |&idx| units[idx].wide_bytes());
+    let largest = of.last().map_or(0, |&idx| units[idx].wide_bytes());
     let class_of = |idx: usize| match distinct_count <= class_count_max {
         true => units[idx].wide_bytes(),
         false => units[idx].wide_bytes() * class_count_max as u128 / (largest + 1),
     };
-    by_size
-        .chunk_by(|&a, &b| class_of(a) == class_of(b))
+    of.chunk_by(|&a, &b| class_of(a) == class_of(b))
         .map(|class| {
             let mut candidates = class.to_vec();
             candidates.sort_unstable();
@@ -290,6 +361,25 @@ fn size_classes(units: &[UnitProfile]) -> Vec<SizeClass> {
             SizeClass { bytes: smallest.midpoint(largest) as f64, candidates }
         })
         .collect()
+}
+
+/// The largest units that hold [`LARGE_SHARE_PERCENT`] of the bytes, with all of the same size, and the others.
+fn split_by_size(units: &[UnitProfile]) -> Vec<Vec<usize>> {
+    let mut by_size: Vec<usize> = (0..units.len()).collect();
+    by_size.sort_by_key(|&idx| (Reverse(units[idx].bytes), idx));
+    let total: u128 = units.iter().map(UnitProfile::wide_bytes).sum();
+    let wanted = total * LARGE_SHARE_PERCENT / 100;
+    let mut held: u128 = 0;
+    let mut large_count = 0;
+    for of_size in by_size.chunk_by(|&a, &b| units[a].bytes == units[b].bytes) {
+        if held >= wanted {
+            break;
+        }
+        held += units[of_size[0]].wide_bytes() * of_size.len() as u128;
+        large_count += of_size.len();
+    }
+    let small = by_size.split_off(large_count);
+    vec![by_size, small]
 }
 
 // Nothing here is ever not a number, and these compile to one instruction.
@@ -363,6 +453,14 @@ mod tests {
                 prop_assert_eq!(rank, (0..of.len()).collect::<Vec<_>>());
             }
         }
+    }
+
+    #[test]
+    fn large_units_come_first_where_they_hold_most() {
+        let mut of = vec![(100, 1.0); 10];
+        of.extend([(1, 1.0); 20]);
+        let rank = Rank::new(&units(&of), RankOrder::SpreadLarge);
+        assert!(rank.order()[..10].iter().all(|&idx| idx < 10));
     }
 
     #[test]

@@ -89,8 +89,7 @@ fn what_is_used_last_is_evicted_first_and_only_as_far_as_needed() {
     }
     bench.manager.expect(&[&nets[3].component, &nets[0].component, &nets[2].component, &nets[1].component]);
     let _loaded = bench.load_for(&[&nets[3]], ByteCount(256), 2).unwrap();
-    let held: Vec<u64> =
-        bench.manager.report().components.iter().map(|component| component.resident_bytes.0).collect();
+    let held: Vec<u64> = bench.manager.report().components.iter().map(|component| component.resident_bytes.0).collect();
     assert_eq!(held, [2560, 0, 2560 - 256, 2560], "b is used last; c gives one unit");
 }
 
@@ -140,10 +139,7 @@ fn unloading_what_somebody_holds_is_refused_with_names() {
     let queue = bench.device.compute_queue();
     let lease = net.component.lease(UnitId(3), &queue).unwrap();
     let error = bench.manager.unload(&net.component).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "`net` can't be changed: the test, a lease of layer.3 hold it; let that end first"
-    );
+    assert_eq!(error.to_string(), "`net` can't be changed: the test, a lease of layer.3 hold it; let that end first");
     drop(loaded);
     let error = bench.manager.unload(&net.component).unwrap_err();
     assert_eq!(error.to_string(), "`net` can't be changed: a lease of layer.3 holds it; let that end first");

@@ -233,6 +233,10 @@ impl Device for SimDevice {
         self.core.id
     }
 
+    fn kernel_set(&self) -> String {
+        "without scratch memory".to_owned()
+    }
+
     fn ledger(&self) -> &Ledger {
         &self.core.ledger
     }

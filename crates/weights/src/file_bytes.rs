@@ -5,24 +5,30 @@
 //! nobody can notice; one that was cut off gives a [`ReadError`] that says so.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use plimsoll_device::ReadError;
 
+use crate::DiskReads;
+use crate::disk_file::DiskFile;
 use crate::printable::printable_path;
+use crate::raw_file::{RawFile, SystemFile};
+use crate::read_ahead::DiskTier;
 use crate::tensor_file::OpenError;
 
 /// The bytes of one file, and its name for messages.
 pub(crate) struct FileBytes {
     origin: String,
-    len: u64,
     place: Place,
 }
 
 enum Place {
-    Disk(PositionalFile),
+    Disk(Arc<DiskFile>),
     Memory(Cow<'static, [u8]>),
 }
 
@@ -41,14 +47,17 @@ impl FileBytes {
             return Err(OpenError::NotRegular { file: origin });
         }
         let file = File::open(path).map_err(cannot_open)?;
-        let len = file.metadata().map_err(cannot_open)?.len();
-        Ok(Self { origin, len, place: Place::Disk(PositionalFile::new(file)) })
+        Self::on_disk(origin, Box::new(SystemFile::new(file)), DiskTier::of_process()).map_err(cannot_open)
+    }
+
+    /// An open file.
+    pub(crate) fn on_disk(origin: String, raw: Box<dyn RawFile>, tier: Arc<DiskTier>) -> io::Result<Self> {
+        Ok(Self { origin, place: Place::Disk(Arc::new(DiskFile::new(raw, tier)?)) })
     }
 
     /// Bytes that are in memory already, under a name for messages.
     pub(crate) fn in_memory(name: &str, bytes: Cow<'static, [u8]>) -> Self {
-        let len = bytes.len() as u64;
-        Self { origin: printable_path(Path::new(name)), len, place: Place::Memory(bytes) }
+        Self { origin: printable_path(Path::new(name)), place: Place::Memory(bytes) }
     }
 
     /// The file's name for messages, fit to print.
@@ -58,7 +67,18 @@ impl FileBytes {
 
     /// How many bytes it had when it was opened.
     pub(crate) fn len(&self) -> u64 {
-        self.len
+        match &self.place {
+            Place::Disk(file) => file.len(),
+            Place::Memory(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// How its bytes came from disk so far.
+    pub(crate) fn reads(&self) -> DiskReads {
+        match &self.place {
+            Place::Disk(file) => file.reads(),
+            Place::Memory(_) => DiskReads::default(),
+        }
     }
 
     /// `len` bytes from `offset` on, if they are in memory already.
@@ -75,66 +95,58 @@ impl FileBytes {
         }
     }
 
-    /// Fills `out` with the bytes from `offset` on.
+    /// Fills `out` with the bytes from `offset` on. For headers: through the page cache, which is right for the little
+    /// that is read each time a file is opened.
     pub(crate) fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        self.fill(offset, out, |file, out| file.read_plainly(offset, out))
+    }
+
+    /// Fills `out` with the bytes from `offset` on, which belong to a tensor that ends at `tensor_end`.
+    pub(crate) fn read_tensor_at(&self, offset: u64, out: &mut [u8], tensor_end: u64) -> Result<(), ReadError> {
+        self.fill(offset, out, |file, out| file.read(offset, out, tensor_end))
+    }
+
+    /// A hint that `range` will be read soon.
+    pub(crate) fn read_ahead(&self, range: Range<u64>) {
+        match &self.place {
+            Place::Disk(file) => file.read_ahead(range),
+            Place::Memory(_) => {}
+        }
+    }
+
+    fn fill(
+        &self,
+        offset: u64,
+        out: &mut [u8],
+        read: impl FnOnce(&DiskFile, &mut [u8]) -> io::Result<()>,
+    ) -> Result<(), ReadError> {
         match &self.place {
             Place::Memory(_) => {
                 out.copy_from_slice(self.as_slice(offset, out.len()).expect("bytes in memory are a slice"));
                 Ok(())
             }
-            Place::Disk(file) => file.read_exact_at(offset, out).map_err(|error| ReadError {
+            Place::Disk(file) => read(file, out).map_err(|error| ReadError {
                 origin: self.origin.clone(),
                 offset,
                 len: out.len(),
-                reason: self.read_failure(file, &error),
+                reason: read_failure(file, &error),
             }),
         }
     }
+}
 
-    fn read_failure(&self, file: &PositionalFile, error: &io::Error) -> String {
-        match file.len() {
-            Ok(len_now) if error.kind() == io::ErrorKind::UnexpectedEof && len_now < self.len => format!(
-                "the file had {} bytes when it was opened and has {len_now} now; something cut it off, restore it",
-                self.len
-            ),
-            _ => format!("{error}; check the medium and run again"),
-        }
+fn read_failure(file: &DiskFile, error: &io::Error) -> String {
+    match file.len_now() {
+        Ok(len_now) if error.kind() == io::ErrorKind::UnexpectedEof && len_now < file.len() => format!(
+            "the file had {} bytes when it was opened and has {len_now} now; something cut it off, restore it",
+            file.len()
+        ),
+        _ => format!("{error}; check the medium and run again"),
     }
 }
 
-/// A file that is read by position.
-struct PositionalFile {
-    file: File,
-    /// Held from seek to read, where the system can't do both at once.
-    #[cfg(not(unix))]
-    cursor: std::sync::Mutex<()>,
-}
-
-impl PositionalFile {
-    fn new(file: File) -> Self {
-        Self {
-            file,
-            #[cfg(not(unix))]
-            cursor: std::sync::Mutex::new(()),
-        }
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
-    }
-
-    #[cfg(unix)]
-    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        std::os::unix::fs::FileExt::read_exact_at(&self.file, out, offset)
-    }
-
-    #[cfg(not(unix))]
-    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        use std::io::{Read, Seek, SeekFrom};
-
-        let _held = self.cursor.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut file = &self.file;
-        file.seek(SeekFrom::Start(offset))?;
-        file.read_exact(out)
+impl fmt::Debug for FileBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FileBytes(`{}`)", self.origin)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
+use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
@@ -80,15 +81,22 @@ impl From<OpenError> for Fault {
     }
 }
 
+/// A model that was opened from its index.
+pub(crate) struct Shards {
+    pub(crate) tensors: BTreeMap<String, StoredTensor>,
+    pub(crate) files: Vec<Arc<FileBytes>>,
+}
+
 /// All tensors of all shards that `index_path` names.
 ///
 /// A tensor that is in a shard but not in the index belongs to the model too, as in diffusers and transformers, which
 /// use the index only to find the files.
-pub(crate) fn open_shards(index_path: &Path) -> Result<BTreeMap<String, StoredTensor>, Fault> {
+pub(crate) fn open_shards(index_path: &Path) -> Result<Shards, Fault> {
     let index = printable_path(index_path);
     let weight_map = read_weight_map(index_path)?;
     let folder = index_path.parent().unwrap_or(Path::new(""));
     let mut tensors: BTreeMap<String, StoredTensor> = BTreeMap::new();
+    let mut files = Vec::new();
     for shard in weight_map.values().collect::<BTreeSet<_>>() {
         if !stays_inside(shard) {
             return Err(ShardError::Outside { index, shard: printable(shard) }.into());
@@ -97,7 +105,9 @@ pub(crate) fn open_shards(index_path: &Path) -> Result<BTreeMap<String, StoredTe
         if !path.exists() {
             return Err(ShardError::Missing { index, shard: printable(shard) }.into());
         }
-        for tensor in TensorFile::open(path)?.tensors() {
+        let file = TensorFile::open(path)?;
+        files.push(file.bytes().clone());
+        for tensor in file.tensors() {
             let second = tensor.file.clone();
             if let Some(first) = tensors.insert(tensor.name.clone(), tensor) {
                 let (tensor, first, second) = (printable(&first.name), first.file.to_string(), second.to_string());
@@ -111,7 +121,7 @@ pub(crate) fn open_shards(index_path: &Path) -> Result<BTreeMap<String, StoredTe
             return Err(ShardError::NotInShard { index, shard: printable(shard), tensor: printable(name) }.into());
         }
     }
-    Ok(tensors)
+    Ok(Shards { tensors, files })
 }
 
 /// Whether joining `shard` to a folder stays below it. Links are followed: a model cache may hold the files elsewhere.

@@ -67,6 +67,12 @@ struct TensorBytes {
     len: usize,
 }
 
+impl TensorBytes {
+    fn end(&self) -> u64 {
+        self.offset + self.len as u64
+    }
+}
+
 impl HostBytes for TensorBytes {
     fn len(&self) -> usize {
         self.len
@@ -79,6 +85,10 @@ impl HostBytes for TensorBytes {
     fn read_at(&self, range: Range<usize>, out: &mut [u8]) -> Result<(), ReadError> {
         assert!(range.start <= range.end && range.end <= self.len, "{range:?} exceeds a tensor of {} bytes", self.len);
         assert_eq!(range.len(), out.len(), "the destination has the length of the range");
-        self.file.read_at(self.offset + range.start as u64, out)
+        self.file.read_tensor_at(self.offset + range.start as u64, out, self.end())
+    }
+
+    fn read_ahead(&self) {
+        self.file.read_ahead(self.offset..self.end());
     }
 }

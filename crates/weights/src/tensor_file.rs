@@ -7,7 +7,7 @@ use std::sync::Arc;
 use plimsoll_device::ReadError;
 
 use crate::file_bytes::FileBytes;
-use crate::{Header, HeaderFault, StoredTensor};
+use crate::{DiskReads, Header, HeaderFault, StoredTensor};
 
 /// One safetensors file, on disk or in memory, with a header that was checked as a whole.
 pub struct TensorFile {
@@ -81,6 +81,15 @@ impl TensorFile {
     /// The file's name for messages, fit to print.
     pub fn origin(&self) -> &str {
         self.bytes.origin()
+    }
+
+    /// How its bytes came from disk so far.
+    pub fn disk_reads(&self) -> DiskReads {
+        self.bytes.reads()
+    }
+
+    pub(crate) fn bytes(&self) -> &Arc<FileBytes> {
+        &self.bytes
     }
 
     /// Its tensors, in the order of their bytes.

@@ -2,19 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use plimsoll_device::{ByteCount, DType};
 
 use crate::component_folder::find_weights;
+use crate::file_bytes::FileBytes;
 use crate::printable::{printable, printable_path};
-use crate::sharded::{Fault, open_shards};
-use crate::{FolderError, OpenError, ShardError, StoredDType, StoredTensor, TensorFile};
+use crate::sharded::{Fault, Shards, open_shards};
+use crate::{DiskReads, FolderError, OpenError, ShardError, StoredDType, StoredTensor, TensorFile};
 
 /// All tensors of a model component, by name, from one file or several. Holds headers, no numbers.
 #[derive(Clone, Debug)]
 pub struct TensorIndex {
     origin: String,
     tensors: BTreeMap<String, StoredTensor>,
+    files: Vec<Arc<FileBytes>>,
 }
 
 /// A component's weights can't be opened.
@@ -112,18 +115,18 @@ impl TensorIndex {
     /// The tensors of one file.
     pub fn from_file(file: &TensorFile) -> Self {
         let tensors = file.tensors().map(|tensor| (tensor.name.clone(), tensor)).collect();
-        Self { origin: file.origin().to_owned(), tensors }
+        Self { origin: file.origin().to_owned(), tensors, files: vec![file.bytes().clone()] }
     }
 
     fn open_file(path: &Path) -> Result<Self, IndexError> {
         if path.extension().is_none_or(|extension| extension != "json") {
             return Ok(Self::from_file(&TensorFile::open(path)?));
         }
-        let tensors = open_shards(path).map_err(|fault| match fault {
+        let Shards { tensors, files } = open_shards(path).map_err(|fault| match fault {
             Fault::Shard(error) => IndexError::Shard(error),
             Fault::Open(error) => IndexError::Open(error),
         })?;
-        Ok(Self { origin: printable_path(path), tensors })
+        Ok(Self { origin: printable_path(path), tensors, files })
     }
 
     /// The file that was opened, for messages, fit to print.
@@ -172,6 +175,13 @@ impl TensorIndex {
         self.tensors.is_empty()
     }
 
+    /// How the bytes of its files came from disk so far, whichever index of them asked.
+    pub fn disk_reads(&self) -> DiskReads {
+        let mut reads = DiskReads::default();
+        self.files.iter().for_each(|file| reads += file.reads());
+        reads
+    }
+
     /// How much there is.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals { tensor_count: self.len(), ..Totals::default() };
@@ -199,6 +209,6 @@ impl TensorIndex {
             }
         }
         let tensors = renamed.into_iter().map(|(name, (_, tensor))| (name, tensor)).collect();
-        Ok(Self { origin: self.origin, tensors })
+        Ok(Self { origin: self.origin, tensors, files: self.files })
     }
 }

@@ -151,6 +151,12 @@ impl Simd for Avx2 {
         // SAFETY: the CPU has AVX2, and the caller promises the memory.
         unsafe { transpose_8x8(from, from_stride, to, to_stride) };
     }
+
+    #[inline(always)]
+    unsafe fn transpose_8x8_bf16(self, from: *const u16, from_stride: usize, to: *mut u16, to_stride: usize) {
+        // SAFETY: the CPU has AVX2, and the caller promises the memory.
+        unsafe { transpose_8x8_bf16(from, from_stride, to, to_stride) };
+    }
 }
 
 /// [`Simd::transpose_8x8`] with AVX.
@@ -194,6 +200,42 @@ pub(super) unsafe fn transpose_8x8(from: *const f32, from_stride: usize, to: *mu
             _mm256_storeu_ps(to.add(column * to_stride), low);
             _mm256_storeu_ps(to.add((column + 4) * to_stride), high);
         }
+    }
+}
+
+/// [`Simd::transpose_8x8_bf16`] with SSE2.
+///
+/// # Safety
+/// As there, and the CPU has SSE2.
+#[inline(always)]
+pub(super) unsafe fn transpose_8x8_bf16(from: *const u16, from_stride: usize, to: *mut u16, to_stride: usize) {
+    let mut rows = [registers!(_mm_setzero_si128()); 8];
+    for (idx, row) in rows.iter_mut().enumerate() {
+        // SAFETY: the CPU has SSE2, and the caller promises 8 rows of 8 numbers, at any alignment.
+        *row = unsafe { _mm_loadu_si128(from.add(idx * from_stride).cast()) };
+    }
+    // Two rows become pairs, two of pairs become fours, two of fours become columns.
+    let [mut pairs, mut fours, mut columns] = [rows; 3];
+    for idx in 0..4 {
+        let (low, high) = (rows[2 * idx], rows[2 * idx + 1]);
+        pairs[2 * idx] = registers!(_mm_unpacklo_epi16(low, high));
+        pairs[2 * idx + 1] = registers!(_mm_unpackhi_epi16(low, high));
+    }
+    for half in 0..2 {
+        for side in 0..2 {
+            let (low, high) = (pairs[4 * half + side], pairs[4 * half + 2 + side]);
+            fours[4 * half + 2 * side] = registers!(_mm_unpacklo_epi32(low, high));
+            fours[4 * half + 2 * side + 1] = registers!(_mm_unpackhi_epi32(low, high));
+        }
+    }
+    for idx in 0..4 {
+        let (low, high) = (fours[idx], fours[4 + idx]);
+        columns[2 * idx] = registers!(_mm_unpacklo_epi64(low, high));
+        columns[2 * idx + 1] = registers!(_mm_unpackhi_epi64(low, high));
+    }
+    for (idx, column) in columns.into_iter().enumerate() {
+        // SAFETY: the CPU has SSE2, and the caller promises room for 8 rows of 8 numbers, at any alignment.
+        unsafe { _mm_storeu_si128(to.add(idx * to_stride).cast(), column) };
     }
 }
 

@@ -152,6 +152,12 @@ impl Simd for Avx512 {
         // SAFETY: a CPU with AVX-512 has AVX, and the caller promises the memory.
         unsafe { super::avx2::transpose_8x8(from, from_stride, to, to_stride) };
     }
+
+    #[inline(always)]
+    unsafe fn transpose_8x8_bf16(self, from: *const u16, from_stride: usize, to: *mut u16, to_stride: usize) {
+        // SAFETY: a CPU with AVX-512 has SSE2, and the caller promises the memory.
+        unsafe { super::avx2::transpose_8x8_bf16(from, from_stride, to, to_stride) };
+    }
 }
 
 /// A bit for each of the first `count` lanes.

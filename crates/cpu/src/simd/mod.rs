@@ -101,6 +101,12 @@ pub(crate) trait Simd: Copy + Send + Sync {
     /// blocks don't overlap.
     unsafe fn transpose_8x8(self, from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize);
 
+    /// The same with the bits of 16-bit numbers.
+    ///
+    /// # Safety
+    /// As for [`transpose_8x8`](Self::transpose_8x8).
+    unsafe fn transpose_8x8_bf16(self, from: *const u16, from_stride: usize, to: *mut u16, to_stride: usize);
+
     /// No lane set.
     #[inline(always)]
     fn zero(self) -> Self::V {

@@ -138,6 +138,19 @@ impl Simd for Portable {
             }
         }
     }
+
+    #[inline(always)]
+    unsafe fn transpose_8x8_bf16(self, from: *const u16, from_stride: usize, to: *mut u16, to_stride: usize) {
+        for row in 0..8 {
+            for column in 0..8 {
+                // SAFETY: the caller promises 8 rows of 8 numbers on both sides, at any alignment.
+                unsafe {
+                    let bits = from.add(row * from_stride + column).read_unaligned();
+                    to.add(column * to_stride + row).write_unaligned(bits);
+                }
+            }
+        }
+    }
 }
 
 /// 1.5 * 2^23: f32 numbers near it are the integers, so adding it rounds.

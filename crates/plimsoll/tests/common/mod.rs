@@ -11,6 +11,7 @@ use tempfile::TempDir;
 /// An empty folder, and the program in it.
 pub(crate) struct Bench {
     folder: TempDir,
+    cache: TempDir,
 }
 
 /// What a run of the program gave.
@@ -22,11 +23,16 @@ pub(crate) struct Outcome {
 
 impl Bench {
     pub(crate) fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self { folder: tempfile::tempdir().unwrap(), cache: tempfile::tempdir().unwrap() }
     }
 
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Where the program keeps what it has learnt.
+    pub(crate) fn cache(&self) -> &Path {
+        self.cache.path()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -52,7 +58,7 @@ impl Bench {
     /// The program, about to be run in the folder.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-        command.current_dir(self.folder()).env_remove("PLIMSOLL_CPU");
+        command.current_dir(self.folder()).env_remove("PLIMSOLL_CPU").env("PLIMSOLL_CACHE", self.cache.path());
         command
     }
 
