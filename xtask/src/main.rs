@@ -1,8 +1,7 @@
-//! Chores of the workspace: `cargo xtask sim` and `cargo xtask mutants`.
+//! Chores of the workspace: `cargo xtask sim`.
 
 #![forbid(unsafe_code)]
 
-mod mutants;
 mod sim;
 
 use std::process::ExitCode;
@@ -20,13 +19,10 @@ struct Args {
 enum Chore {
     /// Runs the engine on simulated devices through random histories, and checks its invariants after every operation
     Sim(sim::SimArgs),
-    /// Breaks copies of the engine on purpose, one way at a time, and checks that the simulation notices
-    Mutants(mutants::MutantsArgs),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
     match Args::parse().chore {
         Chore::Sim(args) => Ok(sim::main(&args)),
-        Chore::Mutants(args) => mutants::main(&args),
     }
 }

@@ -17,6 +17,7 @@ mod scenario;
 mod steps;
 mod story;
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,14 +57,14 @@ struct Outcome {
     log: Vec<String>,
     digest: u64,
     broken: Option<Broken>,
+    counts: BTreeMap<&'static str, u64>,
 }
 
 /// Runs the simulation; the exit code tells whether all held.
 pub(crate) fn main(args: &SimArgs) -> ExitCode {
-    panics::keep_quiet();
     if let Some(seed) = args.seed {
-        let outcome = run_seed(seed);
-        outcome.log.iter().for_each(|line| println!("{line}"));
+        // Panics are told where they happen.
+        let outcome = run_seed(seed, true);
         return match &outcome.broken {
             Some(broken) => {
                 println!("seed {seed}: {broken}");
@@ -75,8 +76,9 @@ pub(crate) fn main(args: &SimArgs) -> ExitCode {
             }
         };
     }
+    panics::keep_quiet();
     let begun = Instant::now();
-    let failed = run_seeds(args);
+    let (failed, counts) = run_seeds(args);
     let seconds = begun.elapsed().as_secs_f64();
     if args.keep_going && !failed.is_empty() {
         failed.iter().for_each(|outcome| println!("seed {}: {}", outcome.seed, outcome.told()));
@@ -86,15 +88,18 @@ pub(crate) fn main(args: &SimArgs) -> ExitCode {
         println!("{} of {} seeds failed", failed.len(), args.seeds);
         return ExitCode::FAILURE;
     }
+    let counted: Vec<String> = counts.iter().map(|(what, count)| format!("{count} {what}")).collect();
+    println!("{}", counted.join(", "));
     println!("{} seeds in {seconds:.1} s ({:.0}/s): all invariants hold", args.seeds, args.seeds as f64 / seconds);
     ExitCode::SUCCESS
 }
 
-/// The outcomes of the seeds that failed, in order: the first of all, unless it is to go on.
-fn run_seeds(args: &SimArgs) -> Vec<Outcome> {
+/// The outcomes of the seeds that failed, in order: the first of all, unless it is to go on. And how often what happened.
+fn run_seeds(args: &SimArgs) -> (Vec<Outcome>, BTreeMap<&'static str, u64>) {
     let next = AtomicU64::new(args.start);
     let end = AtomicU64::new(args.start.saturating_add(args.seeds));
     let failed = Mutex::new(Vec::new());
+    let counts = Mutex::new(BTreeMap::new());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..args.threads.unwrap_or(cores) {
@@ -104,7 +109,10 @@ fn run_seeds(args: &SimArgs) -> Vec<Outcome> {
                     if seed >= end.load(Ordering::Relaxed) {
                         return;
                     }
-                    let outcome = run_seed(seed).replayed();
+                    let outcome = run_seed(seed, false).replayed();
+                    let mut counts = counts.lock().expect("nothing panics here");
+                    outcome.counts.iter().for_each(|(what, count)| *counts.entry(*what).or_default() += count);
+                    drop(counts);
                     if outcome.broken.is_some() {
                         if !args.keep_going {
                             end.fetch_min(seed, Ordering::Relaxed);
@@ -117,20 +125,20 @@ fn run_seeds(args: &SimArgs) -> Vec<Outcome> {
     });
     let mut failed = failed.into_inner().expect("nothing panics here");
     failed.sort_by_key(|outcome| outcome.seed);
-    failed
+    (failed, counts.into_inner().expect("nothing panics here"))
 }
 
-fn run_seed(seed: u64) -> Outcome {
-    let mut story = Story::new(seed);
+fn run_seed(seed: u64, is_live: bool) -> Outcome {
+    let mut story = Story::new(seed, is_live);
     let broken = panics::caught(|| history::run(seed, &mut story)).err();
-    Outcome { seed, log: story.log().to_vec(), digest: story.digest(), broken }
+    Outcome { seed, log: story.log().to_vec(), digest: story.digest(), broken, counts: story.counts }
 }
 
 impl Outcome {
     /// 13: the same seed again gives the same history. Asked of a sample.
     fn replayed(mut self) -> Self {
         if self.broken.is_none() && self.seed.is_multiple_of(REPLAYED_EVERY) {
-            let again = run_seed(self.seed);
+            let again = run_seed(self.seed, false);
             if again.digest != self.digest {
                 let first = self.log.iter().zip(&again.log).find(|(first, again)| first != again);
                 let message = format!("a second run differs, in the log from {first:?} on");
@@ -160,7 +168,8 @@ mod tests {
     fn two_hundred_histories_break_no_invariant() {
         let args = SimArgs { seeds: 200, start: 0, seed: None, threads: None, keep_going: false };
         panics::keep_quiet();
-        let failed: Vec<String> = run_seeds(&args)
+        let (failed, _) = run_seeds(&args);
+        let failed: Vec<String> = failed
             .iter()
             .map(|outcome| format!("{}; replay it with: cargo xtask sim --seed {}", outcome.told(), outcome.seed))
             .collect();

@@ -13,8 +13,11 @@ use crate::isa::Isa;
 use crate::numbers::{NumbersMut, stored_number};
 use crate::simd::{Element, MAX_LANES, Simd, WithSimd};
 
-/// The most numbers of each row that are handled together, a multiple of 8.
-const CHUNK: usize = 128;
+/// Numbers of each row that are converted together, a multiple of 8.
+const CHUNK: usize = 64;
+
+/// The most bf16 numbers of each row that are rearranged together, a multiple of 8: those of 8 depths of up to 16 taps.
+const REARRANGED_MAX: usize = 128;
 
 /// Output columns of one panel.
 pub(crate) const fn panel_columns(isa: Isa) -> usize {
@@ -110,8 +113,14 @@ impl Rows<'_> {
     /// Numbers of a row, as they are stored.
     #[inline(always)]
     fn stored(&self, row: usize, numbers: Range<usize>) -> &[u8] {
-        let (start, size) = (row * self.row_len(), self.dtype.size());
-        &self.source[(start + numbers.start) * size..(start + numbers.end) * size]
+        self.stored_from_to(row, row, numbers)
+    }
+
+    /// All that is stored from the first of `numbers` in one row to the last of them in another.
+    #[inline(always)]
+    fn stored_from_to(&self, first_row: usize, last_row: usize, numbers: Range<usize>) -> &[u8] {
+        let (row_len, size) = (self.row_len(), self.dtype.size());
+        &self.source[(first_row * row_len + numbers.start) * size..(last_row * row_len + numbers.end) * size]
     }
 
     /// 8 rows of 8 numbers of which some may not be there: zeros stand for them.
@@ -122,25 +131,6 @@ impl Rows<'_> {
                 *number = u16::from_le_bytes([bytes[0], bytes[1]]);
             }
         }
-    }
-
-    /// Which numbers of a row are handled together: of whole depths, where that fits, so that they fill runs of the panel.
-    #[inline(always)]
-    fn chunks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        let (row_len, chunk) =
-            (self.row_len(), if 8 * self.taps <= CHUNK { CHUNK / (8 * self.taps) * 8 * self.taps } else { CHUNK });
-        (0..row_len).step_by(chunk).map(move |start| start..row_len.min(start + chunk))
-    }
-
-    /// For each number of a chunk where it is in the chunk, and its line in the panel: the number `d * taps + tap` of a
-    /// row belongs to line `tap * depth + d`. Tap by tap, so that lines follow on one another.
-    #[inline(always)]
-    fn places(&self, chunk: Range<usize>) -> impl Iterator<Item = (usize, usize)> + use<> {
-        let &Self { depth, taps, .. } = self;
-        (0..taps).flat_map(move |tap| {
-            let first = chunk.start + (tap + taps - chunk.start % taps) % taps;
-            (first..chunk.end).step_by(taps).map(move |number| (number - chunk.start, tap * depth + number / taps))
-        })
     }
 }
 
@@ -159,7 +149,9 @@ impl<E: Element> WithSimd for Convert<'_, E> {
         let columns = 2 * S::LANES;
         let mut converted = [0.0f32; 8 * CHUNK];
         let mut lines = [0.0f32; CHUNK * 2 * MAX_LANES];
-        for chunk in rows.chunks() {
+        let (mut d, mut tap) = (0, 0);
+        for start in (0..rows.row_len()).step_by(CHUNK) {
+            let chunk = start..rows.row_len().min(start + CHUNK);
             for first_row in (0..columns).step_by(8) {
                 for (row, numbers) in (first_row..first_row + 8).zip(converted.chunks_exact_mut(CHUNK)) {
                     if row < rows.row_count() {
@@ -175,10 +167,14 @@ impl<E: Element> WithSimd for Convert<'_, E> {
                     unsafe { simd.transpose_8x8(from, CHUNK, to, columns) };
                 }
             }
-            for (from, to) in rows.places(chunk) {
-                let (line, to) = (&lines[from * columns..][..columns], &mut panel[to * columns..][..columns]);
+            for line in lines.chunks_exact(columns).take(chunk.len()) {
+                let to = &mut panel[(tap * rows.depth + d) * columns..][..columns];
                 E::store(simd, to, f32::load(simd, line));
                 E::store(simd, &mut to[S::LANES..], f32::load(simd, &line[S::LANES..]));
+                tap += 1;
+                if tap == rows.taps {
+                    (d, tap) = (d + 1, 0);
+                }
             }
         }
     }
@@ -198,29 +194,53 @@ impl WithSimd for Rearrange<'_> {
         let Self { rows, panel } = self;
         let columns = 2 * S::LANES;
         let mut block = [0u16; 64];
-        let mut lines = [bf16::ZERO; CHUNK * 2 * MAX_LANES];
-        for chunk in rows.chunks() {
+        let mut lines = [bf16::ZERO; REARRANGED_MAX * 2 * MAX_LANES];
+        let chunk_len = chunk_len(rows.taps);
+        for start in (0..rows.row_len()).step_by(chunk_len) {
+            let chunk = start..rows.row_len().min(start + chunk_len);
             for first_row in (0..columns).step_by(8) {
                 for number in (0..chunk.len()).step_by(8) {
                     let to = lines[number * columns + first_row..].as_mut_ptr().cast();
                     let numbers = chunk.start + number..chunk.end.min(chunk.start + number + 8);
                     let (from, stride) = if numbers.len() == 8 && first_row + 8 <= rows.row_count() {
-                        let last_row = rows.stored(first_row + 7, numbers.clone());
-                        assert_eq!(last_row.len(), 16, "the last of 8 rows of 8 numbers");
-                        (rows.stored(first_row, numbers).as_ptr().cast(), rows.row_len())
+                        (rows.stored_from_to(first_row, first_row + 7, numbers).as_ptr().cast(), rows.row_len())
                     } else {
                         rows.copy_part(first_row, numbers, &mut block);
                         (block.as_ptr(), 8)
                     };
-                    // SAFETY: 8 rows of 8 numbers lie at `from`: in the source, whose first and last row were just
-                    // sliced, or in `block`. There is room for them in `lines`: `number + 8 <= CHUNK` and
-                    // `first_row + 8 <= columns`.
+                    // SAFETY: 8 rows of 8 numbers lie at `from`: in the slice of the source that begins with the first and
+                    // ends with the last, or in `block`. There is room for them in `lines`: `number + 8 <=
+                    // REARRANGED_MAX` and `first_row + 8 <= columns`.
                     unsafe { simd.transpose_8x8_bf16(from, stride, to, columns) };
                 }
             }
-            for (from, to) in rows.places(chunk) {
-                panel[to * columns..][..columns].copy_from_slice(&lines[from * columns..][..columns]);
-            }
+            place(&lines, columns, chunk, &rows, panel);
+        }
+    }
+}
+
+/// Numbers of a row that [`Rearrange`] handles together: of whole depths, where that fits, so that the lines of each tap
+/// follow on one another in the panel.
+const fn chunk_len(taps: usize) -> usize {
+    if 8 * taps <= REARRANGED_MAX { REARRANGED_MAX / (8 * taps) * 8 * taps } else { REARRANGED_MAX }
+}
+
+/// Puts the lines of a chunk of row numbers in their places in the panel: the number `d * taps + tap` goes to the line
+/// `tap * depth + d`.
+#[inline(always)]
+fn place(lines: &[bf16], columns: usize, chunk: Range<usize>, rows: &Rows<'_>, panel: &mut [bf16]) {
+    let &Rows { depth, taps, .. } = rows;
+    if taps == 1 {
+        panel[chunk.start * columns..chunk.end * columns].copy_from_slice(&lines[..chunk.len() * columns]);
+        return;
+    }
+    for tap in 0..taps {
+        let mut number = chunk.start + (tap + taps - chunk.start % taps) % taps;
+        let mut to = (tap * depth + number / taps) * columns;
+        while number < chunk.end {
+            let line = &lines[(number - chunk.start) * columns..][..columns];
+            panel[to..to + columns].copy_from_slice(line);
+            (number, to) = (number + taps, to + columns);
         }
     }
 }
@@ -274,7 +294,17 @@ mod tests {
     fn every_number_lands_in_its_place_and_the_rest_is_zero() {
         for isa in isas() {
             for dtype in [DType::F32, DType::BF16, DType::F16] {
-                for (out, depth, taps) in [(1, 1, 1), (16, 64, 1), (17, 65, 1), (33, 7, 9), (70, 40, 9), (5, 3, 25)] {
+                for (out, depth, taps) in [
+                    (1, 1, 1),
+                    (16, 64, 1),
+                    (17, 65, 1),
+                    (64, 300, 1),
+                    (33, 7, 9),
+                    (70, 40, 9),
+                    (64, 21, 16),
+                    (5, 3, 25),
+                    (36, 12, 25),
+                ] {
                     let source = stored(dtype, out * depth * taps);
                     let mut packed = vec![f32::NAN; packed_len(isa, out, depth, taps)];
                     let mut packed_bf16 = vec![bf16::NAN; packed.len()];

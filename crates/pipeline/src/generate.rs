@@ -5,7 +5,7 @@ use std::time::Instant;
 use plimsoll_device::MemoryReport;
 use plimsoll_models::unet::Unet;
 use plimsoll_nn::Run;
-use plimsoll_residency::Manager;
+use plimsoll_residency::{LoadError, Manager};
 use plimsoll_sampling::{Guidance, NoiseRule, NoiseSource, Sampler, SeededNoise, SigmaSchedule};
 
 use crate::denoise::DenoiseJob;
@@ -353,7 +353,10 @@ impl<'a> Watch<'a> {
 
     /// A step is done, and no lease is held: the moment to follow a change of the budget.
     pub(crate) fn step(&mut self) -> Result<(), PipelineError> {
-        self.manager.settle()?;
+        // Not to have grown fails nobody, and a lease in the way is gone at the next step.
+        if let Err(error @ LoadError::DoesNotFit { .. }) = self.manager.settle() {
+            return Err(error.into());
+        }
         if self.progress.step() { Ok(()) } else { Err(PipelineError::Cancelled) }
     }
 

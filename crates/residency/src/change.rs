@@ -33,45 +33,70 @@ impl Component {
         Ok(std::mem::replace(&mut state.patches, patches.clone()))
     }
 
-    /// Makes the component's state that of `plan`.
+    /// Whether [`carry_out`](Self::carry_out) is possible with the leases that are held now.
     ///
     /// # Errors
-    /// [`ChangeError::Leased`], and then nothing has changed; [`ChangeError::Device`], and then it is at rest.
-    pub(crate) fn carry_out(&self, plan: &Plan) -> Result<(), ChangeError> {
+    /// [`ChangeError::Leased`].
+    pub(crate) fn check(&self, plan: &Plan) -> Result<(), ChangeError> {
+        self.lock().check(plan)
+    }
+
+    /// Drops what `plan` has no place for: residents, and a ring of another size, which leaves the component at rest.
+    ///
+    /// # Errors
+    /// [`ChangeError::Leased`], and then nothing has changed.
+    pub(crate) fn shed(&self, plan: &Plan) -> Result<(), ChangeError> {
         assert_eq!(plan.resident.len(), self.units.len(), "the plan of `{}` is for other units", self.name);
         let mut state = self.lock();
         let state = &mut *state;
-        let is_leaving = |(idx, buffer): (usize, &Option<Arc<Buffer>>)| {
-            !plan.resident[idx] && buffer.as_ref().is_some_and(|buffer| Arc::strong_count(buffer) > 1)
-        };
-        let keeps_ring = state.loaded.as_ref().is_some_and(|active| active.has_ring_of(plan));
-        let ring_leased = state.loaded.as_ref().and_then(|active| active.ring.as_ref()).is_some_and(Ring::is_leased);
-        if state.residents.iter().enumerate().any(is_leaving) || (ring_leased && !keeps_ring) {
-            return Err(ChangeError::Leased);
-        }
-        if state.loaded.as_ref().is_some_and(|active| active.plan == *plan) && state.has_residents_of(plan) {
+        state.check(plan)?;
+        if state.is_as(plan) {
             return Ok(());
         }
-        state.timings.interrupt();
+        if !state.loaded.as_ref().is_some_and(|active| active.has_ring_of(plan)) {
+            state.rest(&*self.compute);
+        }
         for (buffer, resident) in state.residents.iter_mut().zip(&plan.resident) {
             if !resident {
                 *buffer = None;
             }
         }
-        let active = match state.loaded.take() {
-            Some(mut active) if keeps_ring => {
-                if let Some(ring) = &mut active.ring {
-                    ring.expect(&streamed(plan), &*self.compute);
-                }
-                Active { plan: plan.clone(), ..active }
+        // Until `carry_out` the ring, which is as large as both plans want it, serves what has yet to be copied in as well.
+        let present: Vec<bool> = state.residents.iter().map(Option::is_some).collect();
+        if let Some(active) = &mut state.loaded {
+            let bytes = |kept: bool| {
+                let units = self.units.iter().zip(&present).filter(|(_, present)| **present == kept);
+                units.map(|(unit, _)| unit.bytes).sum()
+            };
+            let (resident_bytes, streamed_bytes) = (bytes(true), bytes(false));
+            active.plan = Plan { resident: present, resident_bytes, streamed_bytes, ..plan.clone() };
+            if let Some(ring) = &mut active.ring {
+                ring.expect(&streamed(&active.plan), &*self.compute);
             }
-            other => {
-                if let Some(active) = other {
-                    drop_active(active, &*self.compute);
-                }
-                self.activate(plan)?
-            }
+        }
+        Ok(())
+    }
+
+    /// Makes the component's state that of `plan`: sheds, and then copies in.
+    ///
+    /// # Errors
+    /// [`ChangeError::Leased`], and then nothing has changed; [`ChangeError::Device`], and then it is at rest.
+    pub(crate) fn carry_out(&self, plan: &Plan) -> Result<(), ChangeError> {
+        self.shed(plan)?;
+        let mut state = self.lock();
+        let state = &mut *state;
+        if state.is_as(plan) {
+            return Ok(());
+        }
+        state.timings.interrupt();
+        let mut active = match state.loaded.take() {
+            Some(active) => active,
+            None => self.activate(plan)?,
         };
+        active.plan = plan.clone();
+        if let Some(ring) = &mut active.ring {
+            ring.expect(&streamed(plan), &*self.compute);
+        }
         if let Err(error) = self.copy_in(state, plan) {
             drop_active(active, &*self.compute);
             return Err(error);
@@ -90,13 +115,18 @@ impl Component {
         Ok(())
     }
 
-    /// Drops residents of a component at rest, in the order in which units become streamed, and then adapters, until
+    /// Puts a component that nobody uses to rest and drops its residents, in the order in which units become streamed, and then adapters, until
     /// `to_free` bytes are free or none is left. What is leased is never dropped.
     pub(crate) fn reclaim(&self, to_free: ByteCount) -> ByteCount {
         let mut state = self.lock();
         let state = &mut *state;
-        let Some(planned) = &state.planned else { return ByteCount::ZERO };
-        let mut freed = ByteCount::ZERO;
+        if state.loaded.as_ref().and_then(|active| active.ring.as_ref()).is_some_and(Ring::is_leased) {
+            return ByteCount::ZERO;
+        }
+        // Its last holder may have gone while a lease was in the way of its rest.
+        let mut freed = state.ring_bytes();
+        state.rest(&*self.compute);
+        let Some(planned) = &state.planned else { return freed };
         let rank = planned.planner.rank().order().to_vec();
         for buffers in [&mut state.residents, &mut state.adapters] {
             for &idx in &rank {
@@ -198,8 +228,34 @@ impl State {
         ring.is_some_and(Ring::is_leased) || buffers.any(|buffer| Arc::strong_count(buffer) > 1)
     }
 
-    fn has_residents_of(&self, plan: &Plan) -> bool {
-        self.residents.iter().zip(&plan.resident).all(|(buffer, &resident)| buffer.is_some() == resident)
+    /// Whether the leases that are held now allow a change to `plan`.
+    fn check(&self, plan: &Plan) -> Result<(), ChangeError> {
+        if self.is_as(plan) {
+            return Ok(());
+        }
+        let is_leaving = |(idx, buffer): (usize, &Option<Arc<Buffer>>)| {
+            !plan.resident[idx] && buffer.as_ref().is_some_and(|buffer| Arc::strong_count(buffer) > 1)
+        };
+        let keeps_ring = self.loaded.as_ref().is_some_and(|active| active.has_ring_of(plan));
+        let ring_leased = self.loaded.as_ref().and_then(|active| active.ring.as_ref()).is_some_and(Ring::is_leased);
+        // What copies in can fail and leave the component at rest, which a leased ring can't be.
+        let can_keep_leases = keeps_ring && self.has_all_of(plan);
+        let is_in_the_way = self.residents.iter().enumerate().any(is_leaving) || (ring_leased && !can_keep_leases);
+        if is_in_the_way { Err(ChangeError::Leased) } else { Ok(()) }
+    }
+
+    /// Whether there is nothing to do for `plan`.
+    fn is_as(&self, plan: &Plan) -> bool {
+        self.loaded.as_ref().is_some_and(|active| active.plan == *plan) && self.has_all_of(plan)
+    }
+
+    /// Whether nothing is missing that the plan and the adapters want on the device.
+    fn has_all_of(&self, plan: &Plan) -> bool {
+        let is_there = |idx: usize| {
+            (!plan.resident[idx] || self.residents[idx].is_some())
+                && (self.patches.adapter_of(idx).is_none() || self.adapters[idx].is_some())
+        };
+        (0..plan.resident.len()).all(is_there)
     }
 
     fn rest(&mut self, compute: &dyn Queue) {
@@ -213,7 +269,7 @@ impl State {
 /// Frees a ring in the order of the queue it was allocated for, behind the copies under way.
 fn drop_active(mut active: Active, compute: &dyn Queue) {
     if let Some(ring) = &mut active.ring {
-        ring.cancel(compute);
+        ring.retire(compute);
     }
 }
 

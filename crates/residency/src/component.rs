@@ -215,11 +215,12 @@ impl Component {
             return Err(LeaseError::NotLoaded { component: self.name.clone() });
         };
         let adapter = state.adapters[unit.0].clone();
+        if !Arc::ptr_eq(queue, &self.compute) {
+            // Whatever is on the device was allocated, and residents were copied in, for the compute queue.
+            queue.wait(&self.compute.record())?;
+        }
         let asked = queue.record();
         if let Some(buffer) = state.residents[unit.0].clone() {
-            if !Arc::ptr_eq(queue, &self.compute) {
-                queue.wait(&self.compute.record())?;
-            }
             state.timings.begin(unit, asked.clone(), asked);
             return Ok(Lease::new(self, unit, queue, Held::Resident(buffer), adapter));
         }
@@ -238,25 +239,23 @@ impl Component {
     }
 
     /// Ends a lease: orders whatever becomes of the memory behind the readers' work.
-    pub(crate) fn release(&self, held: Option<Held>, unit: UnitId, queues: &[&Arc<dyn Queue>]) {
+    pub(crate) fn release(&self, held: Held, adapter: Option<Arc<Buffer>>, unit: UnitId, queues: &[&Arc<dyn Queue>]) {
         let mut state = self.lock();
         let is_last = unit.0 + 1 == self.units.len();
         if is_last {
             state.timings.end_pass(unit, queues[0].record());
         }
-        match held {
-            Some(Held::Streamed(slot)) => {
-                let consumed = queues.iter().map(|queue| queue.record()).collect();
-                let ring = state.loaded.as_mut().and_then(|active| active.ring.as_mut());
-                ring.expect("a ring with leases is kept").release(slot, consumed);
+        if adapter.is_some() || matches!(held, Held::Resident(_)) {
+            // What stays is freed in the order of the compute queue.
+            for queue in queues.iter().filter(|queue| !Arc::ptr_eq(queue, &self.compute)) {
+                // What the queue failed with is told to those who enqueue on it.
+                let _ = self.compute.wait(&queue.record());
             }
-            Some(Held::Resident(_)) | None => {
-                // A resident is freed in the order of the compute queue.
-                for queue in queues.iter().filter(|queue| !Arc::ptr_eq(queue, &self.compute)) {
-                    // What the queue failed with is told to those who enqueue on it.
-                    let _ = self.compute.wait(&queue.record());
-                }
-            }
+        }
+        if let Held::Streamed(slot) = held {
+            let consumed = queues.iter().map(|queue| queue.record()).collect();
+            let ring = state.loaded.as_mut().and_then(|active| active.ring.as_mut());
+            ring.expect("a ring with leases is kept").release(slot, consumed);
         }
     }
 
@@ -273,7 +272,8 @@ impl Component {
         }
     }
 
-    /// The planner for the component as it is: its adapters, its measured times. Made anew when they have changed.
+    /// The planner for the component as it is: its adapters, its measured times. Made anew when they have changed; for times
+    /// only while it is at rest, because plans of two ranks don't nest.
     pub(crate) fn planner(&self, options: &PlanOptions, link: Option<Link>) -> Arc<Planner> {
         let mut state = self.lock();
         let seconds = state.compute_seconds();
@@ -283,7 +283,7 @@ impl Component {
             && planned.options == *options
             && planned.link == link
             && planned.patches == state.patches.id
-            && !has_drifted(&planned.seconds, &seconds)
+            && (state.loaded.is_some() || !has_drifted(&planned.seconds, &seconds))
         {
             return planned.planner.clone();
         }
@@ -333,7 +333,7 @@ impl State {
         self.adapters.iter().flatten().map(|buffer| buffer.size()).sum()
     }
 
-    fn ring_bytes(&self) -> ByteCount {
+    pub(crate) fn ring_bytes(&self) -> ByteCount {
         let ring = self.loaded.as_ref().and_then(|active| active.ring.as_ref());
         ring.map_or(ByteCount::ZERO, Ring::size)
     }

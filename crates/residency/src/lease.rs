@@ -87,7 +87,9 @@ impl<'a> Lease<'a> {
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        self.component.release(self.held.take(), self.unit, &self.queues);
+        if let Some(held) = self.held.take() {
+            self.component.release(held, self.adapter.take(), self.unit, &self.queues);
+        }
     }
 }
 

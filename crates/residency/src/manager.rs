@@ -63,7 +63,7 @@ struct Books {
     next_hold_id: u64,
     /// What is known to be used next, in that order.
     upcoming: Vec<std::sync::Weak<Component>>,
-    /// A change of the budget could not be followed because of leases.
+    /// A change of the budget could not be followed because of leases, or bytes were given back since.
     is_unsettled: bool,
 }
 
@@ -172,7 +172,7 @@ impl Manager {
 
     /// Loads components together and reserves memory for their use.
     ///
-    /// Adapters are compared before anything is reclaimed. Then one plan is made for all of them, with as much evicted of
+    /// Adapters are compared before anything is reclaimed; those of what somebody has loaded can't be changed. Then one plan is made for all of them, with as much evicted of
     /// others as it needs: what is used last, first.
     ///
     /// # Errors
@@ -182,7 +182,7 @@ impl Manager {
         let before = self.snapshot(&books, request);
         let loaded = self.load_in(&mut books, request);
         if loaded.is_err() {
-            self.restore(&before);
+            self.restore(&books, &before);
         }
         let id = loaded?;
         drop(books);
@@ -200,6 +200,12 @@ impl Manager {
     }
 
     fn load_in(&self, books: &mut Books, request: &LoadRequest<'_>) -> Result<u64, LoadError> {
+        let is_changed = |wanted: &&Wanted<'_>| {
+            wanted.component.patches() != wanted.patches.id && books.holds_of(wanted.component).next().is_some()
+        };
+        if let Some(wanted) = request.wanted.iter().find(is_changed) {
+            return Err(self.load_error(books, wanted.component, ChangeError::Leased));
+        }
         for wanted in request.wanted {
             wanted.component.adopt(wanted.patches).map_err(|error| self.load_error(books, wanted.component, error))?;
         }
@@ -232,13 +238,15 @@ impl Manager {
             let planners: Vec<_> = planned.iter().map(|component| self.planner(component)).collect();
             match share(&occupancy, &planners, is_single_pass) {
                 Ok(shared) => Ok((planned, shared)),
-                Err(error) => Err(error.of(&names(&planned), activation_bytes)),
+                Err(shortfall) => Err((planned, shortfall)),
             }
         };
+        if let Ok(shared) = attempt(wanted.to_vec()) {
+            return Ok(shared);
+        }
         let mut all = wanted.to_vec();
         all.extend(books.in_use().into_iter().filter(|held| !wanted.iter().any(|other| Arc::ptr_eq(other, held))));
-        let alone = attempt(wanted.to_vec());
-        if alone.is_err() && all.len() > wanted.len() { attempt(all) } else { alone }
+        attempt(all).map_err(|(all, shortfall)| shortfall.of(&names(&all), activation_bytes))
     }
 
     /// Frees all that `component` has on the device.
@@ -274,8 +282,8 @@ impl Manager {
         self.rebalance(&mut books)
     }
 
-    /// Follows a change of the budget that leases were in the way of. To be called where none are held, such as between
-    /// denoise steps; does nothing if nothing is left to do.
+    /// Follows a change of the budget that leases were in the way of, and grows into what others have given back. To be
+    /// called where no leases are held, such as between denoise steps; does nothing if nothing is left to do.
     ///
     /// # Errors
     /// As for [`set_budget`](Self::set_budget).
@@ -296,7 +304,8 @@ impl Manager {
         let at_rest = self.reclaim_idle(&books, &in_use, missing);
         if at_rest < missing {
             let planners: Vec<_> = in_use.iter().map(|component| self.planner(component)).collect();
-            let held: ByteCount = in_use.iter().map(|component| plan_bytes(component)).sum();
+            let planned = in_use.iter().filter_map(|component| component.plan());
+            let held: ByteCount = planned.map(|plan| plan.total_bytes()).sum();
             let occupancy = Occupancy { capacity: held.saturating_sub(missing - at_rest), ..Occupancy::default() };
             let shared =
                 share(&occupancy, &planners, false).map_err(|error| error.of(&names(&in_use), ByteCount::ZERO))?;
@@ -334,6 +343,8 @@ impl Manager {
         let mut books = self.lock();
         let Some(position) = books.holds.iter().position(|hold| hold.id == id) else { return };
         let hold = books.holds.remove(position);
+        // What is given back here may be worth growing into, between two steps of whoever is left.
+        books.is_unsettled = true;
         for component in hold.components {
             if books.holds_of(&component).next().is_some() {
                 continue;
@@ -360,9 +371,16 @@ impl Manager {
         Occupancy {
             capacity: ledger.budget(),
             fixed: foreign.saturating_add(reserved.max(others_now)).saturating_add(wanted_reserve) + adapters,
-            in_use: in_use.iter().map(|component| plan_bytes(component)).sum(),
+            in_use: in_use.iter().map(|component| self.entitled_bytes(component)).sum(),
             idle: idle.iter().map(|component| component.held_bytes()).sum(),
         }
+    }
+
+    /// What a component in use takes: what its plan says, which is more than it holds between copies, or what the smallest
+    /// would say while it is at rest for want of memory; and its adapters.
+    fn entitled_bytes(&self, component: &Component) -> ByteCount {
+        let planned = component.plan().map_or_else(|| self.planner(component).least_bytes(), |plan| plan.total_bytes());
+        (planned + component.adapter_bytes_wanted()).max(component.held_bytes())
     }
 
     /// Frees `to_evict` bytes of components that are not in use.
@@ -399,19 +417,19 @@ impl Manager {
         freed
     }
 
-    /// Carries plans out: what shrinks first.
+    /// Carries plans out: all of them shed before any copies in.
     fn carry_out(&self, books: &Books, components: &[Arc<Component>], plans: &[Plan]) -> Result<(), LoadError> {
-        let mut changes: Vec<_> = components.iter().zip(plans).collect();
-        changes.sort_by_key(|(component, plan)| plan.total_bytes() > component.held_bytes());
-        for (component, plan) in changes {
-            component.carry_out(plan).map_err(|error| self.load_error(books, component, error))?;
+        for change in [Component::check, Component::shed, Component::carry_out] {
+            for (component, plan) in components.iter().zip(plans) {
+                change(component, plan).map_err(|error| self.load_error(books, component, error))?;
+            }
         }
         Ok(())
     }
 
     fn rebalance(&self, books: &mut Books) -> Result<(), LoadError> {
         let outcome = self.rebalance_in(books);
-        books.is_unsettled = matches!(outcome, Err(LoadError::Held { .. }));
+        books.is_unsettled = outcome.is_err();
         outcome
     }
 
@@ -436,45 +454,54 @@ impl Manager {
         if is_loaded && needed <= occupancy.capacity && !is_worth_growing(&now, &shared.plans) {
             return Ok(());
         }
-        let grown = self.carry_out(books, &in_use, &shared.plans);
-        if grown.is_err() {
-            for (component, plan) in in_use.iter().zip(&now) {
-                // What can't be had again is at rest; its next lease says so.
-                let _ = plan.as_ref().map(|plan| component.carry_out(plan));
-            }
+        self.evict(books, &in_use, shared.to_evict)?;
+        let changed = self.carry_out(books, &in_use, &shared.plans);
+        if changed.is_err() {
+            let before: Vec<Snapshot> =
+                in_use.iter().zip(now).map(|(component, plan)| Snapshot::of(component, plan)).collect();
+            self.restore(books, &before);
         }
-        grown
+        changed
     }
 
     /// Puts components to rest and drops of them what is above the line.
     fn give_way(&self, books: &Books, in_use: &[Arc<Component>]) -> Result<(), LoadError> {
         for component in in_use {
             component.rest().map_err(|error| self.load_error(books, component, error))?;
-            component.reclaim(self.device.ledger().excess());
+            let excess = self.device.ledger().excess();
+            if component.reclaim(excess) < excess && component.held_bytes() > ByteCount::ZERO {
+                return Err(self.load_error(books, component, ChangeError::Leased));
+            }
         }
         Ok(())
     }
 
     fn snapshot(&self, books: &Books, request: &LoadRequest<'_>) -> Vec<Snapshot> {
-        let held = books.holds.iter().flat_map(|hold| &hold.components);
-        let wanted = request.wanted.iter().map(|wanted| wanted.component);
-        let snapshot = |component: &Arc<Component>| Snapshot {
-            component: component.clone(),
-            patches: component.patch_set(),
-            plan: component.plan(),
-        };
-        held.chain(wanted).map(snapshot).collect()
+        let mut components = books.in_use();
+        for wanted in request.wanted {
+            if !components.iter().any(|component| Arc::ptr_eq(component, wanted.component)) {
+                components.push(wanted.component.clone());
+            }
+        }
+        components.iter().map(|component| Snapshot::of(component, component.plan())).collect()
     }
 
-    /// Puts things back as they were, as far as they can be had again.
-    fn restore(&self, before: &[Snapshot]) {
+    /// Puts components back as they were, as far as that can be had again. Whatever else has come to the device meanwhile
+    /// makes room for them.
+    fn restore(&self, books: &Books, before: &[Snapshot]) {
+        // What fails here leaves a component at rest; its next lease or load says so.
         for Snapshot { component, patches, plan } in before {
-            // The rest of this is told by the next load of the component, which finds it at rest.
             let _ = component.adopt(patches);
-            let _ = match plan {
-                Some(plan) => component.carry_out(plan),
-                None => component.rest(),
-            };
+            let _ = plan.as_ref().map_or_else(|| component.rest(), |plan| component.shed(plan));
+        }
+        let loaded = || before.iter().filter_map(|snapshot| Some((&snapshot.component, snapshot.plan.as_ref()?)));
+        let components: Vec<Arc<Component>> = loaded().map(|(component, _)| component.clone()).collect();
+        let occupancy = self.occupancy(books, &components, ByteCount::ZERO);
+        let plans: ByteCount = loaded().map(|(_, plan)| plan.total_bytes()).sum();
+        let needed = occupancy.fixed + occupancy.in_use + occupancy.idle + plans;
+        self.reclaim_idle(books, &components, needed.saturating_sub(occupancy.capacity));
+        for (component, plan) in loaded() {
+            let _ = component.carry_out(plan);
         }
     }
 
@@ -495,6 +522,12 @@ struct Snapshot {
     component: Arc<Component>,
     patches: Arc<PatchSet>,
     plan: Option<Plan>,
+}
+
+impl Snapshot {
+    fn of(component: &Arc<Component>, plan: Option<Plan>) -> Self {
+        Self { component: component.clone(), patches: component.patch_set(), plan }
+    }
 }
 
 impl Books {
@@ -524,12 +557,6 @@ impl std::fmt::Debug for Loaded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Loaded").field("id", &self.id).finish_non_exhaustive()
     }
-}
-
-/// What a component in use takes: what its plan says, which is more than it holds between copies.
-fn plan_bytes(component: &Component) -> ByteCount {
-    let planned = component.plan().map_or(ByteCount::ZERO, |plan| plan.total_bytes());
-    planned.max(component.held_bytes())
 }
 
 /// Growing must gain more residents than the ring, or than a fiftieth of the weights: smaller steps aren't worth the

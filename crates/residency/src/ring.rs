@@ -41,6 +41,9 @@ struct Span {
     consumed: Option<Vec<Arc<dyn Event>>>,
 }
 
+/// Bytes for a copy, and the events that it waits for.
+type Place = (Range<u64>, Vec<Arc<dyn Event>>);
+
 /// A copy that nobody has asked for yet.
 struct InFlight {
     unit: UnitId,
@@ -152,6 +155,15 @@ impl Ring {
     pub(crate) fn cancel(&mut self, compute: &dyn Queue) {
         while let Some(flight) = self.in_flight.pop_back() {
             self.cancel_flight(flight, compute);
+        }
+    }
+
+    /// Orders `compute`, in whose order the region will be freed, behind all that was done with its bytes.
+    pub(crate) fn retire(&mut self, compute: &dyn Queue) {
+        self.cancel(compute);
+        for event in self.spans.iter().flat_map(|span| span.consumed.iter().flatten()) {
+            // What failed before the event was told to those who asked for it; the order is all that matters here.
+            let _ = compute.wait(event);
         }
     }
 
@@ -267,14 +279,14 @@ impl Ring {
     }
 
     /// Bytes behind the last copy, or at the start if those are too few.
-    fn place_next(&mut self, size: ByteCount) -> Option<(Range<u64>, Vec<Arc<dyn Event>>)> {
+    fn place_next(&mut self, size: ByteCount) -> Option<Place> {
         let fits_behind = size.0 <= self.region.size().0 - self.cursor;
         let start = if fits_behind { self.cursor } else { 0 };
         self.place_at(start, size)
     }
 
     /// Bytes behind the last copy, at the start, or behind whatever is busy.
-    fn place_anywhere(&mut self, size: ByteCount) -> Option<(Range<u64>, Vec<Arc<dyn Event>>)> {
+    fn place_anywhere(&mut self, size: ByteCount) -> Option<Place> {
         let busy = self.spans.iter().filter(|span| span.consumed.is_none());
         let mut starts: Vec<u64> = busy.map(|span| span.range.end).collect();
         starts.sort_unstable();
@@ -282,7 +294,7 @@ impl Ring {
     }
 
     /// The bytes from `start` on, unless some are busy, with the events that their next copy waits for.
-    fn place_at(&mut self, start: u64, size: ByteCount) -> Option<(Range<u64>, Vec<Arc<dyn Event>>)> {
+    fn place_at(&mut self, start: u64, size: ByteCount) -> Option<Place> {
         let end = start.checked_add(size.0).filter(|&end| end <= self.region.size().0)?;
         let overlaps = |range: &Range<u64>| range.start < end && start < range.end;
         if self.spans.iter().any(|span| span.consumed.is_none() && overlaps(&span.range)) {

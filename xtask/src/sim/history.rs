@@ -41,13 +41,25 @@ pub(crate) fn run(seed: u64, story: &mut Story) -> Checked {
             break;
         }
         story.tell(format!("-- {idx} on sim:{rig_idx}"));
-        operation(rig, story)?;
+        operation(rig, story).inspect_err(|_| tell_state(rig, story))?;
     }
     for (idx, rig) in rigs.iter_mut().enumerate() {
         story.tell(format!("-- end of sim:{idx}"));
         end(rig, story)?;
     }
     Ok(())
+}
+
+/// Writes down what there is, for whoever looks for the reason.
+fn tell_state(rig: &Rig, story: &mut Story) {
+    story.depth = 0;
+    let report = rig.manager.report();
+    story.tell(format!("{:?}, {} leases, {:?}", rig.line, rig.lease_count, report.memory));
+    for component in &report.components {
+        let plan = rig.models.iter().find(|model| model.component.name() == component.name);
+        story.tell(format!("{component:?} {:?}", plan.and_then(|model| model.component.plan())));
+    }
+    report.holds.iter().for_each(|hold| story.tell(format!("{hold:?}")));
 }
 
 fn operation(rig: &mut Rig, story: &mut Story) -> Checked {
@@ -90,8 +102,12 @@ fn operation(rig: &mut Rig, story: &mut Story) -> Checked {
             Ok(())
         }
         89..91 => synchronize(rig, story),
-        91..92 => {
-            estimate(rig, story);
+        91 => {
+            if story.draw.chance(0.8) {
+                estimate(rig, story);
+            } else {
+                rig.arm(story, Fault::DeviceLost);
+            }
             Ok(())
         }
         92.. if run_count > 0 => {
@@ -107,6 +123,7 @@ pub(crate) fn interrupt(rig: &mut Rig, story: &mut Story, run: usize) -> Checked
     if rig.is_lost {
         return Ok(());
     }
+    story.note("interruptions of a step");
     match story.draw.below(10) {
         0..3 => {
             let to = draw_move(rig, story);
@@ -167,7 +184,7 @@ fn run_step(rig: &mut Rig, story: &mut Story, run: usize) -> Checked {
     let end = step(rig, story, run, manner)?;
     rig.disarm();
     let is_over = match end {
-        StepEnd::Done => false,
+        StepEnd::Done | StepEnd::Ended => false,
         StepEnd::Cancelled => story.draw.chance(0.7),
         _ => story.draw.chance(0.4),
     };
@@ -178,6 +195,7 @@ fn run_step(rig: &mut Rig, story: &mut Story, run: usize) -> Checked {
 fn squeeze(rig: &mut Rig, story: &mut Story) -> Checked {
     let was_settled = rig.line == Line::Settled && rig.device.ledger().foreign() == ByteCount::ZERO;
     let before: ByteCount = rig.in_use().iter().map(|&model| resident_bytes(rig, model)).sum();
+    let reserved: ByteCount = rig.runs.iter().map(|run| run.reserved).sum();
     let taken = ByteCount(story.draw.below(rig.budget().0 + 1));
     move_line(rig, story, Move::Foreign(taken))?;
     if let Some(run) = rig.runs.len().checked_sub(1) {
@@ -185,7 +203,13 @@ fn squeeze(rig: &mut Rig, story: &mut Story) -> Checked {
     }
     move_line(rig, story, Move::Foreign(ByteCount::ZERO))?;
     let in_use = rig.in_use();
-    if !was_settled || rig.line != Line::Settled || rig.scenario.manager.policy != Policy::Spread || rig.is_faulty() {
+    let has_stepped_down = reserved != rig.runs.iter().map(|run| run.reserved).sum();
+    if has_stepped_down
+        || !was_settled
+        || rig.line != Line::Settled
+        || rig.scenario.manager.policy != Policy::Spread
+        || rig.is_faulty()
+    {
         return Ok(());
     }
     let plans: Vec<_> = in_use.iter().filter_map(|&model| rig.component(model).plan()).collect();

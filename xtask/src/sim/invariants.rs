@@ -104,7 +104,7 @@ fn below_the_line(rig: &Rig) -> Checked {
         Line::Settled => false,
         Line::Unsettled | Line::Disturbed => true,
         // Leases keep what they lease; activations and neighbours are not the manager's to take.
-        Line::Starved => components == ByteCount::ZERO || rig.lease_count > 0,
+        Line::Starved => components == ByteCount::ZERO || rig.was_leased,
     };
     ensure(excess == ByteCount::ZERO || is_excused, Invariant::BelowTheLine, || {
         format!("{} in use, {excess} above the line, {components} of it components", ledger.used())

@@ -40,6 +40,7 @@ pub(crate) fn draw_move(rig: &Rig, story: &mut Story) -> Move {
 /// Moves the line, and checks what must hold whatever comes of it.
 pub(crate) fn move_line(rig: &mut Rig, story: &mut Story, to: Move) -> Checked {
     let ledger = rig.device.ledger().clone();
+    let idle_before = idle_bytes(rig);
     let outcome = match to {
         Move::Budget(budget) => rig.manager.set_budget(budget),
         Move::Foreign(foreign) => {
@@ -49,9 +50,13 @@ pub(crate) fn move_line(rig: &mut Rig, story: &mut Story, to: Move) -> Checked {
         Move::Settle => rig.manager.settle(),
     };
     story.tell(format!("{to:?} at {:?}: {}", ledger.budget(), told(&outcome)));
-    let did_nothing = matches!(to, Move::Settle) && rig.line != Line::Unsettled;
+    let is_settling = matches!(to, Move::Settle);
+    let had_to_settle = rig.line == Line::Unsettled || rig.can_settle();
+    rig.was_leased = rig.lease_count > 0;
     rig.line = match &outcome {
-        Ok(()) if did_nothing => rig.line,
+        // Settling does nothing where no lease was in the way.
+        Ok(()) if is_settling && rig.line != Line::Unsettled && !rig.are_all_loaded() => rig.line,
+        Ok(()) if is_settling && !had_to_settle => rig.line,
         Ok(()) => {
             rig.may_rest = false;
             Line::Settled
@@ -63,13 +68,22 @@ pub(crate) fn move_line(rig: &mut Rig, story: &mut Story, to: Move) -> Checked {
         Err(LoadError::Held { .. }) if rig.lease_count > 0 => Line::Unsettled,
         Err(LoadError::Held { .. }) => return broken(Invariant::Progress, format!("no lease, but {}", told(&outcome))),
         Err(LoadError::Alloc { .. } | LoadError::Device { .. }) => {
-            ensure(rig.is_faulty(), Invariant::Progress, || format!("nothing was wrong, but {}", told(&outcome)))?;
+            let is_excused = rig.is_faulty() || rig.armed.is_some();
+            ensure(is_excused, Invariant::Progress, || format!("nothing was wrong, but {}", told(&outcome)))?;
             Line::Disturbed
         }
     };
     rig.may_rest |= outcome.is_err();
+    story.note(match rig.line {
+        Line::Settled => "moves of the line followed",
+        Line::Unsettled => "moves delayed by leases",
+        Line::Starved => "moves below what is needed",
+        Line::Disturbed => "moves that failed",
+    });
     rig.check(story)?;
-    residency_follows(rig)
+    // What was evicted may have been larger than what came into its place.
+    let has_evicted = idle_bytes(rig) < idle_before;
+    if is_settling || has_evicted { Ok(()) } else { residency_follows(rig) }
 }
 
 /// 9: the need that a move of the line tells is exact.
@@ -96,8 +110,7 @@ fn residency_follows(rig: &Rig) -> Checked {
     let component = rig.component(model);
     let Some(plan) = component.plan() else { return Ok(()) };
     let reserved: ByteCount = rig.runs.iter().map(|run| run.reserved).sum();
-    let idle = (0..rig.models.len()).filter(|&idle| idle != model);
-    let idle: ByteCount = idle.map(|idle| held_bytes(&rig.component(idle).report())).sum();
+    let idle = idle_bytes(rig);
     let beside = ByteCount(rig.models[model].shape.sets[set].beside_bytes());
     let others = reserved + idle + beside + rig.device.ledger().foreign();
     let Ok(possible) = rig.manager.planner(component).plan(rig.budget().saturating_sub(others)) else { return Ok(()) };
@@ -108,12 +121,19 @@ fn residency_follows(rig: &Rig) -> Checked {
     })
 }
 
+/// Bytes of what nobody uses.
+fn idle_bytes(rig: &Rig) -> ByteCount {
+    let idle = (0..rig.models.len()).filter(|&model| !rig.is_in_use(model));
+    idle.map(|model| held_bytes(&rig.component(model).report())).sum()
+}
+
 /// Makes room for what the device had no memory for; 9: unless nothing is left to make it of. Tells whether it was made.
 pub(crate) fn step_down(rig: &mut Rig, story: &mut Story, missing: ByteCount) -> Checked<bool> {
     let is_calm = rig.is_calm();
     let most = shrinkable(rig);
     let outcome = rig.manager.step_down(missing);
     story.tell(format!("step down by {missing:?}: {}", told(&outcome)));
+    story.note(if outcome.is_ok() { "steps down" } else { "steps down refused" });
     match &outcome {
         Ok(()) => {
             if let Some(run) = rig.runs.last_mut() {
@@ -121,7 +141,7 @@ pub(crate) fn step_down(rig: &mut Rig, story: &mut Story, missing: ByteCount) ->
             }
         }
         Err(LoadError::DoesNotFit { .. }) => {
-            ensure(!is_calm || missing > most, Invariant::Progress, || {
+            ensure(!is_calm || missing + rig.shortfall_unit() > most, Invariant::Progress, || {
                 format!("{missing} are missing and {most} can be given, but {}", told(&outcome))
             })?;
         }

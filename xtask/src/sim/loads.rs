@@ -33,14 +33,15 @@ pub(crate) enum LoadEnd {
     Failed,
 }
 
-/// Something to load: models that aren't in use, or with the adapters that they are in use with.
+/// Something to load; mostly models that aren't in use, or with the adapters that they are in use with.
 pub(crate) fn draw_ask(rig: &Rig, story: &mut Story) -> Ask {
     let draw = &mut story.draw;
     let count = if draw.chance(0.6) { 1 } else { draw.between(1, rig.models.len() as u64 + 1) as usize };
     let members = draw.shuffled(rig.models.len()).into_iter().take(count);
     let members = members.map(|model| {
         let drawn = draw.below(rig.models[model].shape.sets.len() as u64) as usize;
-        (model, rig.set_in_use(model).unwrap_or(drawn))
+        let set = if draw.chance(0.95) { rig.set_in_use(model) } else { None };
+        (model, set.unwrap_or(drawn))
     });
     let members = members.collect();
     let budget = rig.budget().0;
@@ -64,22 +65,29 @@ pub(crate) fn load(rig: &mut Rig, story: &mut Story, ask: &Ask, fault: Option<Fa
     story.tell(format!("load {ask:?} at {:?}: {}", rig.budget(), told(&outcome)));
     let may_fail = rig.is_faulty() || has_struck || rig.line != Line::Settled;
     let end = match outcome {
+        Ok(_) if ask.changes_adapters(rig) => {
+            return broken(Invariant::AdaptersApplyOnce, "the adapters of what somebody uses were changed");
+        }
         Ok(loaded) => {
             let (members, reserved) = (ask.members.clone(), ask.reserved);
             rig.runs.push(Run { loaded, members, reserved, activations: Vec::new() });
             before.was_sound(rig, ask)?;
             rig.upcoming.retain(|upcoming| ask.members.iter().all(|(model, _)| model != upcoming));
             rig.check(story)?;
+            story.note("loads");
             return Ok(LoadEnd::Loaded);
         }
         Err(LoadError::DoesNotFit { needed, budget, .. }) => {
             ensure(needed > budget && budget == rig.budget(), Invariant::Progress, || {
                 format!("{needed} don't fit below {budget}, the line is at {}", rig.budget())
             })?;
+            story.note("loads that do not fit");
             LoadEnd::DoesNotFit(needed)
         }
         Err(LoadError::Held { component, holders }) => {
-            ensure(rig.lease_count > 0, Invariant::Progress, || format!("nobody leases `{component}`: {holders:?}"))?;
+            let is_held = rig.lease_count > 0 || ask.changes_adapters(rig);
+            ensure(is_held, Invariant::Progress, || format!("nobody holds `{component}`: {holders:?}"))?;
+            story.note("loads that others are in the way of");
             LoadEnd::Failed
         }
         Err(LoadError::Alloc { source: AllocError::OverBudget { .. }, .. }) if rig.line == Line::Settled => {
@@ -87,6 +95,7 @@ pub(crate) fn load(rig: &mut Rig, story: &mut Story, ask: &Ask, fault: Option<Fa
         }
         Err(LoadError::Alloc { .. } | LoadError::Device { .. }) => {
             ensure(may_fail, Invariant::Progress, || format!("nothing was wrong, but {}", told(&outcome)))?;
+            story.note("loads that fail");
             LoadEnd::Failed
         }
     };
@@ -100,6 +109,12 @@ pub(crate) fn load(rig: &mut Rig, story: &mut Story, ask: &Ask, fault: Option<Fa
 }
 
 impl Ask {
+    /// Whether something in use is wanted with other adapters than it is in use with.
+    fn changes_adapters(&self, rig: &Rig) -> bool {
+        let mut members = self.members.iter();
+        members.any(|&(model, set)| rig.set_in_use(model).is_some_and(|in_use| in_use != set))
+    }
+
     fn attempt(&self, rig: &Rig) -> Result<plimsoll_residency::Loaded, LoadError> {
         let sets: Vec<_> = self.members.iter().map(|&(model, set)| rig.models[model].patch_set(set)).collect();
         let components = self.members.iter().map(|&(model, _)| rig.component(model));
@@ -168,6 +183,9 @@ impl Before {
 }
 
 /// 9: with the bytes that are said to be needed it fits, with all of the reservation in use; with one less it does not.
+///
+/// What is in use may happen to take less than its planner's least: kept whole under `largest-first`, which asks for a
+/// byte more, or by a rank that has been made anew since. It may fit with less then.
 pub(crate) fn shortfall_is_exact(rig: &mut Rig, story: &mut Story, ask: &Ask, needed: ByteCount) -> Checked {
     if needed > rig.device.options().memory {
         return Ok(());
@@ -179,11 +197,20 @@ pub(crate) fn shortfall_is_exact(rig: &mut Rig, story: &mut Story, ask: &Ask, ne
     rig.fill(story, rig.runs.len() - 1)?;
     rig.end_run(story, rig.runs.len() - 1)?;
     move_line(rig, story, Move::Budget(needed.saturating_sub(ByteCount(1))))?;
+    let is_below_least = rig.in_use().into_iter().any(|model| is_below_least(rig, model));
     let end = load(rig, story, ask, None)?;
-    ensure(end == LoadEnd::DoesNotFit(needed), Invariant::Progress, || {
-        format!("a byte below the {needed} that are needed: {end:?}")
-    })?;
+    match end {
+        LoadEnd::Loaded if is_below_least => rig.end_run(story, rig.runs.len() - 1)?,
+        LoadEnd::DoesNotFit(_) => {}
+        end => return broken(Invariant::Progress, format!("a byte below the {needed} that are needed: {end:?}")),
+    }
     move_line(rig, story, Move::Budget(line))
+}
+
+/// Whether a model takes less than the planner's least.
+fn is_below_least(rig: &Rig, model: usize) -> bool {
+    let component = rig.component(model);
+    component.plan().is_some_and(|plan| plan.total_bytes() < rig.manager.planner(component).least_bytes())
 }
 
 /// 6: a load that takes all there is gets it: nothing idle keeps a byte.

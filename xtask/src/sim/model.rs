@@ -120,7 +120,8 @@ fn unit(device: &SimDevice, shape: &ModelShape, idx: usize, bytes: u64) -> Unit 
 
 /// A unit of one piece or of two, whose bytes repeat a tag.
 fn tagged_unit(device: &SimDevice, name: &str, tag: u64, bytes: u64) -> Unit {
-    let first = if bytes > 64 { bytes - 64 } else { bytes };
+    let last = device.options().allocation_unit.0;
+    let first = if bytes > last { bytes - last } else { bytes };
     let piece = |bytes: u64| {
         let source: Vec<u8> = tag.to_le_bytes().into_iter().cycle().take(bytes as usize).collect();
         let form = WeightForm::Vector { len: source.len() / 4 };

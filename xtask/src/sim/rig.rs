@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll_device::{AllocError, Buffer, ByteCount, Device, Queue};
-use plimsoll_residency::{Component, Loaded, Manager};
+use plimsoll_residency::{Component, Loaded, Manager, Policy};
 use plimsoll_sim::{Fault, SimDevice, WorkKind};
 
 use super::broken::{Checked, Invariant, broken, ensure};
@@ -29,6 +29,8 @@ pub(crate) struct Rig {
     /// How many leases are held.
     pub(crate) lease_count: usize,
     pub(crate) line: Line,
+    /// Leases were held when the line was moved last.
+    pub(crate) was_leased: bool,
     /// Components may be at rest although they are in use: something failed.
     pub(crate) may_rest: bool,
     pub(crate) is_lost: bool,
@@ -87,6 +89,7 @@ impl Rig {
             reference,
             lease_count: 0,
             line: Line::Settled,
+            was_leased: false,
             may_rest: false,
             is_lost: false,
             armed: None,
@@ -105,6 +108,20 @@ impl Rig {
     /// Whether everything is as it should be, so that nothing is excused.
     pub(crate) fn is_calm(&self) -> bool {
         !self.is_faulty() && self.line == Line::Settled && self.lease_count == 0
+    }
+
+    /// Whether leases may have been in the way of the last move of the line, and no longer are.
+    pub(crate) fn can_settle(&self) -> bool {
+        self.was_leased && self.lease_count == 0 && self.line != Line::Settled
+    }
+
+    /// How exactly the least that is in use together is told. Under `largest-first` a component is kept whole only
+    /// strictly below what it is given: a byte each that is needed and not used.
+    pub(crate) fn shortfall_unit(&self) -> ByteCount {
+        match self.scenario.manager.policy {
+            Policy::Spread => ByteCount(1),
+            Policy::LargestFirst => ByteCount::of(self.models.len()),
+        }
     }
 
     pub(crate) fn budget(&self) -> ByteCount {
@@ -136,6 +153,11 @@ impl Rig {
         (0..self.models.len()).filter(|&model| self.is_in_use(model)).collect()
     }
 
+    /// Whether nothing that is in use is at rest.
+    pub(crate) fn are_all_loaded(&self) -> bool {
+        self.in_use().iter().all(|&model| self.component(model).plan().is_some())
+    }
+
     /// Bytes of activations that are allocated now.
     pub(crate) fn activation_bytes(&self) -> ByteCount {
         self.runs.iter().flat_map(|run| &run.activations).map(Buffer::size).sum()
@@ -161,6 +183,7 @@ impl Rig {
             }
             left -= size;
         }
+        self.check(story)?;
         Ok(None)
     }
 
@@ -184,7 +207,8 @@ impl Rig {
 
     /// Whether something may go wrong with the device or the storage.
     pub(crate) fn may_fail(&self, fault: Fault) -> bool {
-        self.is_faulty() || self.armed == Some(fault)
+        // A lost device has no memory either.
+        self.is_faulty() || self.armed == Some(fault) || self.compute.synchronize().is_err()
     }
 
     /// Whether an ordered fault has struck. It is taken back if not.

@@ -39,6 +39,8 @@ pub(crate) enum StepEnd {
     Stopped,
     /// It was given up halfway.
     Cancelled,
+    /// So was the run, before its leases were dropped.
+    Ended,
 }
 
 impl Manner {
@@ -58,11 +60,26 @@ impl Manner {
 pub(crate) fn step(rig: &mut Rig, story: &mut Story, run: usize, manner: Manner) -> Checked<StepEnd> {
     for _ in 0..ATTEMPTS_MAX {
         match attempt(rig, story, run, manner)? {
-            StepEnd::Repeat => {}
-            end => return Ok(end),
+            StepEnd::Repeat => story.note(StepEnd::Repeat.name()),
+            end => {
+                story.note(end.name());
+                return Ok(end);
+            }
         }
     }
     Ok(StepEnd::Stopped)
+}
+
+impl StepEnd {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Done => "steps done",
+            Self::Repeat => "steps repeated",
+            Self::Stopped => "steps stopped",
+            Self::Cancelled => "steps cancelled",
+            Self::Ended => "steps ended by their run",
+        }
+    }
 }
 
 fn attempt(rig: &mut Rig, story: &mut Story, run: usize, manner: Manner) -> Checked<StepEnd> {
@@ -114,7 +131,7 @@ impl Walk {
         let mut end = StepEnd::Done;
         for unit in self.visits(story, component.units().len()) {
             if !self.manner.is_plain && story.draw.chance(0.01) {
-                end = StepEnd::Cancelled;
+                end = self.cancel(rig, story)?;
                 break;
             }
             if !self.manner.is_plain && story.draw.chance(0.04) {
@@ -131,21 +148,34 @@ impl Walk {
             if on_side {
                 held.share(rig, &component, unit, second)?;
             }
+            if rig.is_lost {
+                end = StepEnd::Stopped;
+                break;
+            }
             let most = self.manner.held_max;
             while held.leases.len() >= most {
                 let first_out = story.draw.chance(0.7);
                 held.drop_one(rig, if first_out { 0 } else { held.leases.len() - 1 });
             }
-            if rig.line == Line::Unsettled && rig.lease_count == 0 {
+            if rig.can_settle() {
                 move_line(rig, story, Move::Settle)?;
             }
             rig.check(story)?;
         }
         held.drop_all(rig);
-        if rig.line == Line::Unsettled && rig.lease_count == 0 {
+        if rig.can_settle() {
             move_line(rig, story, Move::Settle)?;
         }
         Ok(end)
+    }
+
+    /// Gives up; sometimes whoever loaded is gone before the leases are.
+    fn cancel(&self, rig: &mut Rig, story: &mut Story) -> Checked<StepEnd> {
+        if story.depth > 1 || story.draw.chance(0.5) {
+            return Ok(StepEnd::Cancelled);
+        }
+        rig.end_run(story, self.run)?;
+        Ok(StepEnd::Ended)
     }
 
     fn visits(&self, story: &mut Story, unit_count: usize) -> Vec<usize> {
@@ -205,6 +235,13 @@ struct Held<'a> {
     leases: Vec<Lease<'a>>,
 }
 
+/// Leases are left here only where an invariant is broken. To drop them might panic then, and hide what is to be told.
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.leases.drain(..).for_each(std::mem::forget);
+    }
+}
+
 impl<'a> Held<'a> {
     /// 9: takes another lease, or tells why it can't be had; what nothing excuses breaks the invariant.
     fn take(
@@ -231,7 +268,8 @@ impl<'a> Held<'a> {
             let end = match error {
                 LeaseError::RingLeased { .. } => {
                     ensure(!was_alone, Invariant::Progress, || format!("nothing is leased, but {error}"))?;
-                    had_own.then_some(None).unwrap_or(Some(StepEnd::Stopped))
+                    story.note("leases refused by a full ring");
+                    if had_own { None } else { Some(StepEnd::Stopped) }
                 }
                 LeaseError::NotLoaded { .. } => self.not_loaded(rig, story, component)?,
                 LeaseError::Device(DeviceError::Upload { .. }) => {
@@ -259,7 +297,7 @@ impl<'a> Held<'a> {
     /// The component is at rest. What leases were in the way of is done now, and then it may be back.
     fn not_loaded(&self, rig: &mut Rig, story: &mut Story, component: &Component) -> Checked<Option<StepEnd>> {
         ensure(rig.may_rest, Invariant::Progress, || format!("`{}` is at rest for no reason", component.name()))?;
-        if rig.line != Line::Unsettled || rig.lease_count > 0 {
+        if !rig.can_settle() {
             return Ok(Some(StepEnd::Stopped));
         }
         move_line(rig, story, Move::Settle)?;
@@ -303,7 +341,7 @@ fn no_memory(rig: &mut Rig, story: &mut Story, error: &AllocError) -> Checked<St
     if rig.lease_count > 0 {
         return Ok(StepEnd::Stopped);
     }
-    if rig.line == Line::Unsettled {
+    if rig.can_settle() {
         move_line(rig, story, Move::Settle)?;
         return Ok(StepEnd::Repeat);
     }
@@ -336,6 +374,9 @@ pub(crate) fn passes_are_steady(rig: &mut Rig, story: &mut Story, run: usize) ->
         let copied: Vec<usize> = copies.iter().filter_map(|name| name.strip_prefix(&prefix)?.parse().ok()).collect();
         let streamed: Vec<usize> = (0..plan.resident.len()).filter(|&unit| !plan.resident[unit]).collect();
         let first = copied.first().and_then(|first| streamed.iter().position(|unit| unit == first));
+        if !streamed.is_empty() {
+            story.note("steady passes of a streamed component");
+        }
         let cycle = streamed.iter().cycle().skip(first.unwrap_or(0));
         let is_cyclic = copied.iter().zip(cycle).all(|(copied, streamed)| copied == streamed);
         let surplus = copied.len().abs_diff(2 * streamed.len());
