@@ -106,7 +106,9 @@ fn operation(rig: &mut Rig, story: &mut Story) -> Checked {
             if story.draw.chance(0.8) {
                 estimate(rig, story);
             } else {
-                rig.arm(story, Fault::DeviceLost);
+                story.tell("the device will be lost");
+                rig.is_doomed = true;
+                rig.device.fail_next(Fault::DeviceLost);
             }
             Ok(())
         }

@@ -34,8 +34,12 @@ pub(crate) struct Rig {
     /// Components may be at rest although they are in use: something failed.
     pub(crate) may_rest: bool,
     pub(crate) is_lost: bool,
+    /// The device will be lost at its next work.
+    pub(crate) is_doomed: bool,
     /// The fault that was ordered and has perhaps not struck yet.
     pub(crate) armed: Option<Fault>,
+    /// A copy has failed that nobody has asked for yet; whoever does is told.
+    pub(crate) has_failed_ahead: bool,
     /// What is used next, in that order.
     pub(crate) upcoming: Vec<usize>,
     /// Bytes that were allocated at the last check.
@@ -92,7 +96,9 @@ impl Rig {
             was_leased: false,
             may_rest: false,
             is_lost: false,
+            is_doomed: false,
             armed: None,
+            has_failed_ahead: false,
             upcoming: Vec::new(),
             live_bytes: 0,
             copies: None,
@@ -102,7 +108,7 @@ impl Rig {
 
     /// Whether things go wrong by chance.
     pub(crate) fn is_faulty(&self) -> bool {
-        self.is_lost || self.scenario.device.faults != plimsoll_sim::Faults::default()
+        self.is_doomed || self.has_lost_device() || self.scenario.device.faults != plimsoll_sim::Faults::default()
     }
 
     /// Whether everything is as it should be, so that nothing is excused.
@@ -207,13 +213,23 @@ impl Rig {
 
     /// Whether something may go wrong with the device or the storage.
     pub(crate) fn may_fail(&self, fault: Fault) -> bool {
-        // A lost device has no memory either.
-        self.is_faulty() || self.armed == Some(fault) || self.compute.synchronize().is_err()
+        self.is_faulty() || self.armed == Some(fault)
+    }
+
+    /// Whether the device is lost, said by the history or found out here: its events pass no more.
+    pub(crate) fn has_lost_device(&self) -> bool {
+        self.is_lost || self.compute.record().passed_at().is_none()
     }
 
     /// Whether an ordered fault has struck. It is taken back if not.
     pub(crate) fn disarm(&mut self) -> bool {
         let Some(fault) = self.armed.take() else { return false };
+        let has_struck = self.has_struck(fault);
+        self.has_failed_ahead |= has_struck && fault == Fault::ShortRead;
+        has_struck
+    }
+
+    fn has_struck(&self, fault: Fault) -> bool {
         let account = self.device.ledger().account("nothing");
         let nothing = self.device.allocate(&*self.compute, account, ByteCount::ZERO);
         match (fault, nothing) {
