@@ -218,9 +218,11 @@ fn squeeze(rig: &mut Rig, story: &mut Story) -> Checked {
     let after: ByteCount = plans.iter().map(|plan| plan.resident_bytes).sum();
     let rings: ByteCount = plans.iter().map(|plan| plan.ring_bytes).sum();
     let weights: ByteCount = plans.iter().map(|plan| plan.resident_bytes + plan.streamed_bytes).sum();
-    // A rank made anew meanwhile may fill the room differently, by a unit of each.
+    // A rank made anew meanwhile may fill the room differently, by a unit of each; and what was loaded one after the
+    // other, whole perhaps, shares the room now, with a ring each.
     let largest = |&model: &usize| ByteCount(rig.models[model].shape.sizes.iter().copied().max().unwrap_or(0));
-    let slack = rings.max(ByteCount(weights.0 / 50)) + in_use.iter().map(largest).sum();
+    let shared_rings = if in_use.len() > 1 { rings } else { ByteCount::ZERO };
+    let slack = rings.max(ByteCount(weights.0 / 50)) + in_use.iter().map(largest).sum() + shared_rings;
     ensure(after + slack >= before, Invariant::NoThrash, || {
         format!("{before} were resident before {taken} were taken and given back, {after} after")
     })

@@ -89,6 +89,8 @@ pub(crate) fn move_line(rig: &mut Rig, story: &mut Story, to: Move) -> Checked {
 /// 9: the need that a move of the line tells is exact.
 pub(crate) fn need_is_exact(rig: &mut Rig, story: &mut Story) -> Checked {
     let line = rig.budget();
+    // A rank that was made anew meanwhile may need less than was told.
+    move_line(rig, story, Move::Budget(line))?;
     let Err(LoadError::DoesNotFit { needed, .. }) = rig.manager.set_budget(line) else { return Ok(()) };
     if needed > rig.device.options().memory {
         return Ok(());
