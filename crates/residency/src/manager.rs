@@ -176,13 +176,14 @@ impl Manager {
     /// others as it needs: what is used last, first.
     ///
     /// # Errors
-    /// [`LoadError`]. Then what was loaded before is as it was, or at rest where that is no longer to be had.
+    /// [`LoadError`]. Then what was loaded before is as it was, or at rest where that is no longer to be had. What had to
+    /// shrink while its ring was leased stays that small until [`settle`](Self::settle).
     pub fn load(self: &Arc<Self>, request: &LoadRequest<'_>) -> Result<Loaded, LoadError> {
         let mut books = self.lock();
         let before = self.snapshot(&books, request);
         let loaded = self.load_in(&mut books, request);
         if loaded.is_err() {
-            self.restore(&books, &before);
+            books.is_unsettled |= !self.restore(&books, &before);
         }
         let id = loaded?;
         drop(books);
@@ -486,9 +487,9 @@ impl Manager {
         components.iter().map(|component| Snapshot::of(component, component.plan())).collect()
     }
 
-    /// Puts components back as they were, as far as that can be had again. Whatever else has come to the device meanwhile
-    /// makes room for them.
-    fn restore(&self, books: &Books, before: &[Snapshot]) {
+    /// Puts components back as they were, as far as that can be had again, and tells whether all of it could. Whatever else
+    /// has come to the device meanwhile makes room for them.
+    fn restore(&self, books: &Books, before: &[Snapshot]) -> bool {
         // What fails here leaves a component at rest; its next lease or load says so.
         for Snapshot { component, patches, plan } in before {
             let _ = component.adopt(patches);
@@ -500,9 +501,8 @@ impl Manager {
         let plans: ByteCount = loaded().map(|(_, plan)| plan.total_bytes()).sum();
         let needed = occupancy.fixed + occupancy.in_use + occupancy.idle + plans;
         self.reclaim_idle(books, &components, needed.saturating_sub(occupancy.capacity));
-        for (component, plan) in loaded() {
-            let _ = component.carry_out(plan);
-        }
+        let restored: Vec<bool> = loaded().map(|(component, plan)| component.carry_out(plan).is_ok()).collect();
+        !restored.contains(&false)
     }
 
     fn load_error(&self, books: &Books, component: &Arc<Component>, error: ChangeError) -> LoadError {
