@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_device::{Account, Buffer, ByteCount, DeviceError, Queue};
+use plimsoll_device::{Account, Buffer, ByteCount, DeviceError};
 
 use crate::component::{Active, ChangeError, Component, State};
 use crate::patch::PatchSet;
@@ -23,7 +23,7 @@ impl Component {
         if state.is_leased() {
             return Err(ChangeError::Leased);
         }
-        state.rest(&*self.compute);
+        state.rest();
         for idx in 0..self.units.len() {
             if state.patches.merge_of(idx).is_some() || patches.merge_of(idx).is_some() {
                 state.residents[idx] = None;
@@ -54,7 +54,7 @@ impl Component {
             return Ok(());
         }
         if !state.loaded.as_ref().is_some_and(|active| active.has_ring_of(plan)) {
-            state.rest(&*self.compute);
+            state.rest();
         }
         for (buffer, resident) in state.residents.iter_mut().zip(&plan.resident) {
             if !resident {
@@ -71,7 +71,7 @@ impl Component {
             let (resident_bytes, streamed_bytes) = (bytes(true), bytes(false));
             active.plan = Plan { resident: present, resident_bytes, streamed_bytes, ..plan.clone() };
             if let Some(ring) = &mut active.ring {
-                ring.expect(&streamed(&active.plan), &*self.compute);
+                ring.expect(&streamed(&active.plan));
             }
         }
         Ok(())
@@ -95,12 +95,9 @@ impl Component {
         };
         active.plan = plan.clone();
         if let Some(ring) = &mut active.ring {
-            ring.expect(&streamed(plan), &*self.compute);
+            ring.expect(&streamed(plan));
         }
-        if let Err(error) = self.copy_in(state, plan) {
-            drop_active(active, &*self.compute);
-            return Err(error);
-        }
+        self.copy_in(state, plan)?;
         state.loaded = Some(active);
         Ok(())
     }
@@ -111,7 +108,7 @@ impl Component {
         if state.loaded.as_ref().and_then(|active| active.ring.as_ref()).is_some_and(Ring::is_leased) {
             return Err(ChangeError::Leased);
         }
-        state.rest(&*self.compute);
+        state.rest();
         Ok(())
     }
 
@@ -125,7 +122,7 @@ impl Component {
         }
         // Its last holder may have gone while a lease was in the way of its rest.
         let mut freed = state.ring_bytes();
-        state.rest(&*self.compute);
+        state.rest();
         let Some(planned) = &state.planned else { return freed };
         let rank = planned.planner.rank().order().to_vec();
         for buffers in [&mut state.residents, &mut state.adapters] {
@@ -160,7 +157,7 @@ impl Component {
         if state.is_leased() {
             return Err(ChangeError::Leased);
         }
-        state.rest(&*self.compute);
+        state.rest();
         state.residents.fill(None);
         state.adapters.fill(None);
         Ok(())
@@ -174,8 +171,7 @@ impl Component {
         let copy_queue = |idx| self.device.copy_queue(&format!("{}.offload.{idx}", self.name));
         let copy_queues = (0..plan.offload_streams).map(copy_queue).collect::<Result<Vec<_>, _>>()?;
         let region = self.device.region(&*self.compute, self.accounts.ring, plan.ring_bytes)?;
-        let queues = self.ring_queues(&*self.compute, &copy_queues);
-        let ring = Ring::new(region, plan.lookahead, self.units.len(), &streamed, &queues)?;
+        let ring = Ring::new(region, &self.compute, plan.lookahead, self.units.len(), &streamed, &copy_queues)?;
         Ok(Active { plan: plan.clone(), copy_queues, ring: Some(ring) })
     }
 
@@ -258,18 +254,9 @@ impl State {
         (0..plan.resident.len()).all(is_there)
     }
 
-    fn rest(&mut self, compute: &dyn Queue) {
+    fn rest(&mut self) {
         self.timings.interrupt();
-        if let Some(active) = self.loaded.take() {
-            drop_active(active, compute);
-        }
-    }
-}
-
-/// Frees a ring in the order of the queue it was allocated for, behind the copies under way.
-fn drop_active(mut active: Active, compute: &dyn Queue) {
-    if let Some(ring) = &mut active.ring {
-        ring.retire(compute);
+        self.loaded = None;
     }
 }
 

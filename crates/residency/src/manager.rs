@@ -491,9 +491,13 @@ impl Manager {
     /// has come to the device meanwhile makes room for them.
     fn restore(&self, books: &Books, before: &[Snapshot]) -> bool {
         // What fails here leaves a component at rest; its next lease or load says so.
-        for Snapshot { component, patches, plan } in before {
+        for Snapshot { component, patches, plan, held } in before {
             let _ = component.adopt(patches);
-            let _ = plan.as_ref().map_or_else(|| component.rest(), |plan| component.shed(plan));
+            match plan {
+                Some(plan) => drop(component.shed(plan)),
+                // What was copied in meanwhile is more than others have left room for.
+                None => drop(component.reclaim(component.held_bytes().saturating_sub(*held))),
+            }
         }
         let loaded = || before.iter().filter_map(|snapshot| Some((&snapshot.component, snapshot.plan.as_ref()?)));
         let components: Vec<Arc<Component>> = loaded().map(|(component, _)| component.clone()).collect();
@@ -522,11 +526,13 @@ struct Snapshot {
     component: Arc<Component>,
     patches: Arc<PatchSet>,
     plan: Option<Plan>,
+    /// Its bytes on the device.
+    held: ByteCount,
 }
 
 impl Snapshot {
     fn of(component: &Arc<Component>, plan: Option<Plan>) -> Self {
-        Self { component: component.clone(), patches: component.patch_set(), plan }
+        Self { component: component.clone(), patches: component.patch_set(), plan, held: component.held_bytes() }
     }
 }
 

@@ -5,6 +5,7 @@
 //! - A range is busy while a copy fills it or a lease reads it, and busy ranges don't overlap.
 //! - A range that was given back remembers the events of its last readers; a copy that takes any of its bytes waits for
 //!   them, on the copy queue. The host waits for nothing.
+//! - However it ends, its region is freed behind everything that was done with its bytes.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,6 +21,8 @@ const ANNOUNCED_MAX: usize = 2;
 /// The ring's state: which bytes are busy, what is being copied, and what comes after what.
 pub(crate) struct Ring {
     region: Arc<dyn Region>,
+    /// The queue in whose order the region is freed.
+    home: Arc<dyn Queue>,
     lookahead: Lookahead,
     /// Where the next copy goes, if it fits there.
     cursor: u64,
@@ -82,20 +85,22 @@ impl From<DeviceError> for RingError {
 impl Ring {
     /// A ring for the streamed units, which are expected to be visited in that order, again and again.
     ///
-    /// `compute` is the queue the region was allocated for; the copies' queues are ordered behind that here.
+    /// `home` is the queue the region was allocated for; the copies' queues are ordered behind that here.
     pub(crate) fn new(
         region: Arc<dyn Region>,
+        home: &Arc<dyn Queue>,
         lookahead: Lookahead,
         unit_count: usize,
         streamed: &[UnitId],
-        queues: &RingQueues<'_>,
+        copies: &[Arc<dyn Queue>],
     ) -> Result<Self, DeviceError> {
-        let allocated = queues.compute.record();
-        for copies in queues.copies {
+        let allocated = home.record();
+        for copies in copies {
             copies.wait(&allocated)?;
         }
         Ok(Self {
             region,
+            home: home.clone(),
             lookahead,
             cursor: 0,
             spans: Vec::new(),
@@ -108,8 +113,8 @@ impl Ring {
     }
 
     /// Has these units streamed from now on, expected in that order; copies under way are given up.
-    pub(crate) fn expect(&mut self, streamed: &[UnitId], compute: &dyn Queue) {
-        self.cancel(compute);
+    pub(crate) fn expect(&mut self, streamed: &[UnitId]) {
+        self.cancel();
         self.successors = cycle(self.successors.len(), streamed);
         self.last_visited = None;
     }
@@ -151,19 +156,11 @@ impl Ring {
         self.spans.iter().filter(|span| span.consumed.is_none()).count() > self.in_flight.len()
     }
 
-    /// Gives up the copies that nobody has asked for, in the order of `compute`, the queue the region belongs to.
-    pub(crate) fn cancel(&mut self, compute: &dyn Queue) {
+    /// Gives up the copies that nobody has asked for.
+    fn cancel(&mut self) {
+        let home = self.home.clone();
         while let Some(flight) = self.in_flight.pop_back() {
-            self.cancel_flight(flight, compute);
-        }
-    }
-
-    /// Orders `compute`, in whose order the region will be freed, behind all that was done with its bytes.
-    pub(crate) fn retire(&mut self, compute: &dyn Queue) {
-        self.cancel(compute);
-        for event in self.spans.iter().flat_map(|span| span.consumed.iter().flatten()) {
-            // What failed before the event was told to those who asked for it; the order is all that matters here.
-            let _ = compute.wait(event);
+            self.cancel_flight(flight, &*home);
         }
     }
 
@@ -321,6 +318,16 @@ impl Ring {
         self.spans = kept;
         self.cursor = end;
         Some((start..end, waits))
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        self.cancel();
+        for event in self.spans.iter().flat_map(|span| span.consumed.iter().flatten()) {
+            // What failed before the event was told to those who asked for it; the order is all that matters here.
+            let _ = self.home.wait(event);
+        }
     }
 }
 

@@ -193,20 +193,34 @@ pub(crate) fn shortfall_is_exact(rig: &mut Rig, story: &mut Story, ask: &Ask, ne
         return Ok(());
     }
     let line = rig.budget();
+    let least = least_bytes(rig, ask);
     move_line(rig, story, Move::Budget(needed))?;
     let end = load(rig, story, ask, None)?;
+    if end != LoadEnd::Loaded && least_bytes(rig, ask) != least {
+        return move_line(rig, story, Move::Budget(line));
+    }
     ensure(end == LoadEnd::Loaded, Invariant::Progress, || format!("{needed} were said to be needed, but {end:?}"))?;
     rig.fill(story, rig.runs.len() - 1)?;
     rig.end_run(story, rig.runs.len() - 1)?;
     move_line(rig, story, Move::Budget(needed.saturating_sub(ByteCount(1))))?;
     let is_below_least = rig.in_use().into_iter().any(|model| is_below_least(rig, model));
     let end = load(rig, story, ask, None)?;
+    let is_below_least = is_below_least || least_bytes(rig, ask) != least;
     match end {
         LoadEnd::Loaded if is_below_least => rig.end_run(story, rig.runs.len() - 1)?,
         LoadEnd::DoesNotFit(_) => {}
         end => return broken(Invariant::Progress, format!("a byte below the {needed} that are needed: {end:?}")),
     }
     move_line(rig, story, Move::Budget(line))
+}
+
+/// What the smallest plans of all that is asked for and in use take: less or more once a rank is made anew.
+fn least_bytes(rig: &Rig, ask: &Ask) -> ByteCount {
+    let asked = ask.members.iter().map(|(model, _)| *model);
+    let mut models: Vec<usize> = asked.chain(rig.in_use()).collect();
+    models.sort_unstable();
+    models.dedup();
+    models.into_iter().map(|model| rig.manager.planner(rig.component(model)).least_bytes()).sum()
 }
 
 /// Whether a model takes less than the planner's least.
