@@ -187,40 +187,38 @@ impl Before {
 /// 9: with the bytes that are said to be needed it fits, with all of the reservation in use; with one less it does not.
 ///
 /// What is in use may happen to take less than its planner's least: kept whole under `largest-first`, which asks for a
-/// byte more, or by a rank that has been made anew since. It may fit with less then.
+/// byte more, or by a rank that has been made anew since. It may fit with less then. A rank made anew between being told
+/// and being asked again may need more; that is told, and then holds.
 pub(crate) fn shortfall_is_exact(rig: &mut Rig, story: &mut Story, ask: &Ask, needed: ByteCount) -> Checked {
-    if needed > rig.device.options().memory {
-        return Ok(());
-    }
-    let line = rig.budget();
-    let least = least_bytes(rig, ask);
-    move_line(rig, story, Move::Budget(needed))?;
-    let end = load(rig, story, ask, None)?;
-    if end != LoadEnd::Loaded && least_bytes(rig, ask) != least {
-        return move_line(rig, story, Move::Budget(line));
+    let (line, mut needed) = (rig.budget(), needed);
+    let mut end = LoadEnd::DoesNotFit(needed);
+    for _ in 0..2 {
+        let LoadEnd::DoesNotFit(told) = end else { break };
+        needed = told;
+        if needed > rig.device.options().memory {
+            return move_line(rig, story, Move::Budget(line));
+        }
+        move_line(rig, story, Move::Budget(needed))?;
+        end = load(rig, story, ask, None)?;
     }
     ensure(end == LoadEnd::Loaded, Invariant::Progress, || format!("{needed} were said to be needed, but {end:?}"))?;
+    let least = least_bytes(rig);
     rig.fill(story, rig.runs.len() - 1)?;
     rig.end_run(story, rig.runs.len() - 1)?;
     move_line(rig, story, Move::Budget(needed.saturating_sub(ByteCount(1))))?;
     let is_below_least = rig.in_use().into_iter().any(|model| is_below_least(rig, model));
     let end = load(rig, story, ask, None)?;
-    let is_below_least = is_below_least || least_bytes(rig, ask) != least;
     match end {
-        LoadEnd::Loaded if is_below_least => rig.end_run(story, rig.runs.len() - 1)?,
+        LoadEnd::Loaded if is_below_least || least_bytes(rig) < least => rig.end_run(story, rig.runs.len() - 1)?,
         LoadEnd::DoesNotFit(_) => {}
         end => return broken(Invariant::Progress, format!("a byte below the {needed} that are needed: {end:?}")),
     }
     move_line(rig, story, Move::Budget(line))
 }
 
-/// What the smallest plans of all that is asked for and in use take: less or more once a rank is made anew.
-fn least_bytes(rig: &Rig, ask: &Ask) -> ByteCount {
-    let asked = ask.members.iter().map(|(model, _)| *model);
-    let mut models: Vec<usize> = asked.chain(rig.in_use()).collect();
-    models.sort_unstable();
-    models.dedup();
-    models.into_iter().map(|model| rig.manager.planner(rig.component(model)).least_bytes()).sum()
+/// What the smallest plans of all that is in use take.
+fn least_bytes(rig: &Rig) -> ByteCount {
+    rig.in_use().into_iter().map(|model| rig.manager.planner(rig.component(model)).least_bytes()).sum()
 }
 
 /// Whether a model takes less than the planner's least.
