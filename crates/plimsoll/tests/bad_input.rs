@@ -62,6 +62,12 @@ fn wrong_command_lines() {
         "generate heart --threads 0",
         "generate heart --threads 257",
         "bench --threads 257",
+        "bench residency --budgets 0",
+        "bench residency --budgets 50,half",
+        "bench residency --size 100",
+        "bench residency --model shape:flux",
+        "bench residency --model nowhere",
+        "bench residency --case 50",
         "generate heart --offload-streams 99",
         "generate heart --report time",
         "generate heart --strength 0.5",
@@ -108,6 +114,18 @@ fn wrong_command_lines() {
         2: error: invalid value '257' for '--threads <N>': it must be a whole number from 1 to 256; see `plimsoll generate --help`
         > plimsoll bench --threads 257
         2: error: invalid value '257' for '--threads <N>': it must be a whole number from 1 to 256; see `plimsoll bench --help`
+        > plimsoll bench residency --budgets 0
+        2: error: invalid value '0' for '--budgets <X,..>': each must be a number above 0 and at most 100; see `plimsoll bench --help`
+        > plimsoll bench residency --budgets 50,half
+        2: error: invalid value 'half' for '--budgets <X,..>': each must be a number above 0 and at most 100; see `plimsoll bench --help`
+        > plimsoll bench residency --size 100
+        2: error: invalid value '100' for '--size <PIXELS>': it must be a multiple of 8 up to 4096; see `plimsoll bench --help`
+        > plimsoll bench residency --model shape:flux
+        2: error: invalid value 'shape:flux' for '--model <NAME|DIR>': there is one such shape here, shape:sd15; see `plimsoll bench --help`
+        > plimsoll bench residency --model nowhere
+        2: error: `nowhere` is no folder with a `model_index.json`; name a model in diffusers' layout, with `unet`, `vae`, `text_encoder`, `tokenizer` and `scheduler` beside that file
+        > plimsoll bench residency --case 50
+        2: error: invalid value '50' for '--case <PERCENT:POLICY>': a case is a percentage and a policy: 50:spread; see `plimsoll bench --help`
         > plimsoll generate heart --offload-streams 99
         2: error: invalid value '99' for '--offload-streams <N>': it must be a whole number from 0 to 16; see `plimsoll generate --help`
         > plimsoll generate heart --report time
@@ -136,7 +154,7 @@ fn wrong_budgets() {
         > plimsoll generate heart --budget lots
         2: error: invalid value 'lots' for '--budget <BYTES>': `lots` is no budget; write bytes (3MiB), a percentage of this machine's memory (60%), or `unlimited`; see `plimsoll generate --help`
         > plimsoll generate heart --budget 1
-        1: error: `text_encoder` needs a budget of at least 2593280 bytes (2.47 MiB), 552.00 KiB of it for activations and workspace, but the budget is 1 bytes (1 B): 2593279 bytes short; raise the budget, draw a smaller picture, or use --dtype bf16 or fewer --offload-streams
+        1: error: `text_encoder` needs a budget of at least 2611584 bytes (2.49 MiB), 569.88 KiB of it for activations and workspace, but the budget is 1 bytes (1 B): 2611583 bytes short; raise the budget, draw a smaller picture, or use --dtype bf16 or fewer --offload-streams
     "#]].assert_eq(&transcript);
 }
 
