@@ -321,11 +321,19 @@ fn one_line(error: &clap::Error) -> String {
     let said = said.strip_prefix("error: ").unwrap_or(&said);
     let is_stray_word = error.kind() == ErrorKind::UnknownArgument && !said.contains("argument '-");
     let hint = if is_stray_word { "; put a prompt of several words in quotes" } else { "" };
-    let command = std::env::args_os().nth(1).filter(|name| Cli::command().find_subcommand(name).is_some());
-    match command.as_ref().and_then(|command| command.to_str()) {
-        Some(command) => format!("{said}{hint}; see `plimsoll {command} --help`"),
-        None => format!("{said}; see `plimsoll --help`"),
+    format!("{said}{hint}; see `{} --help`", command_path().join(" "))
+}
+
+/// The program and the commands that lead to the one that was meant.
+fn command_path() -> Vec<String> {
+    let mut path = vec!["plimsoll".to_owned()];
+    let mut command = Cli::command();
+    for word in std::env::args_os().skip(1) {
+        let Some(found) = command.find_subcommand(&word).cloned() else { break };
+        path.push(found.get_name().to_owned());
+        command = found;
     }
+    path
 }
 
 fn sampler_names() -> impl TypedValueParser<Value = Sampler> {
