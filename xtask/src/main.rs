@@ -1,7 +1,8 @@
-//! Chores of the workspace: `cargo xtask sim`.
+//! Chores of the workspace: `cargo xtask sim`, `cargo xtask mutants`.
 
 #![forbid(unsafe_code)]
 
+mod mutants;
 mod sim;
 
 use std::process::ExitCode;
@@ -19,10 +20,13 @@ struct Args {
 enum Chore {
     /// Runs the engine on simulated devices through random histories, and checks its invariants after every operation
     Sim(sim::SimArgs),
+    /// Makes faults in a copy of the engine, and checks that the simulation notices each
+    Mutants(mutants::MutantsArgs),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
     match Args::parse().chore {
         Chore::Sim(args) => Ok(sim::main(&args)),
+        Chore::Mutants(args) => mutants::main(&args),
     }
 }
