@@ -17,7 +17,7 @@ use crate::component::{ChangeError, ComponentReport};
 use crate::load_error::LoadError;
 use crate::patch::PatchSet;
 use crate::registry::Registry;
-use crate::share::{Occupancy, Shared, share};
+use crate::share::{Occupancy, Shared, share, shrink_in_turn};
 use crate::{Component, Link, Plan, PlanOptions, Planner, Policy, Unit};
 
 /// How components are planned.
@@ -305,12 +305,17 @@ impl Manager {
         let at_rest = self.reclaim_idle(&books, &in_use, missing);
         if at_rest < missing {
             let planners: Vec<_> = in_use.iter().map(|component| self.planner(component)).collect();
-            let planned = in_use.iter().filter_map(|component| component.plan());
-            let held: ByteCount = planned.map(|plan| plan.total_bytes()).sum();
+            let now: Vec<Option<Plan>> = in_use.iter().map(|component| component.plan()).collect();
+            let held: ByteCount = now.iter().flatten().map(Plan::total_bytes).sum();
             let occupancy = Occupancy { capacity: held.saturating_sub(missing - at_rest), ..Occupancy::default() };
-            let shared =
-                share(&occupancy, &planners, false).map_err(|error| error.of(&names(&in_use), ByteCount::ZERO))?;
-            self.carry_out(&books, &in_use, &shared.plans)?;
+            let plans = match shrunk(&planners, &now, missing - at_rest) {
+                Some(plans) => plans,
+                None => {
+                    let shared = share(&occupancy, &planners, false);
+                    shared.map_err(|error| error.of(&names(&in_use), ByteCount::ZERO))?.plans
+                }
+            };
+            self.carry_out(&books, &in_use, &plans)?;
         }
         if let Some(hold) = books.holds.last_mut() {
             hold.reserved += missing;
@@ -456,7 +461,10 @@ impl Manager {
             return Ok(());
         }
         self.evict(books, &in_use, shared.to_evict)?;
-        let changed = self.carry_out(books, &in_use, &shared.plans);
+        let still_needed = occupancy.fixed + occupancy.idle + now.iter().flatten().map(Plan::total_bytes).sum();
+        let to_free = still_needed.saturating_sub(occupancy.capacity);
+        let shrunk = (to_free > ByteCount::ZERO).then(|| shrunk(&planners, &now, to_free)).flatten();
+        let changed = self.carry_out(books, &in_use, &shrunk.unwrap_or(shared.plans));
         if changed.is_err() {
             let before: Vec<Snapshot> =
                 in_use.iter().zip(now).map(|(component, plan)| Snapshot::of(component, plan)).collect();
@@ -563,6 +571,12 @@ impl std::fmt::Debug for Loaded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Loaded").field("id", &self.id).finish_non_exhaustive()
     }
+}
+
+/// What is loaded, made smaller by its policy's own rule; if all of it is loaded and the rule can.
+fn shrunk(planners: &[Arc<Planner>], now: &[Option<Plan>], to_free: ByteCount) -> Option<Vec<Plan>> {
+    let now: Vec<Plan> = now.iter().cloned().collect::<Option<_>>()?;
+    shrink_in_turn(planners, &now, to_free)
 }
 
 /// Growing must gain more residents than the ring, or than a fiftieth of the weights: smaller steps aren't worth the

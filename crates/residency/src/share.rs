@@ -58,6 +58,28 @@ pub(crate) fn share(
     Ok(Shared { plans, to_evict: total.saturating_add(idle).saturating_sub(most) })
 }
 
+/// Smaller plans than `now`, by at least `to_free` together: one component after the other gives what it can, by its
+/// policy's own rule. `None` where that rule can't make enough room; then all have to be planned anew.
+///
+/// Policies with a chain have no use for it: to go down a chain is to plan anew.
+pub(crate) fn shrink_in_turn(planners: &[Arc<Planner>], now: &[Plan], to_free: ByteCount) -> Option<Vec<Plan>> {
+    let mut left = to_free;
+    let mut plans = Vec::with_capacity(now.len());
+    for (planner, plan) in std::iter::zip(planners, now) {
+        if planner.positions().is_some() {
+            return None;
+        }
+        let total = plan.total_bytes();
+        let smaller = match planner.shrink(plan, left) {
+            Ok(smaller) => smaller,
+            Err(error) => planner.shrink(plan, total.saturating_sub(error.needed)).ok()?,
+        };
+        left = left.saturating_sub(total.saturating_sub(smaller.total_bytes()));
+        plans.push(smaller);
+    }
+    (left == ByteCount::ZERO).then_some(plans)
+}
+
 /// Plans within `room` for all of them: whichever has streamed the least of what it could goes down its chain next, so
 /// that a larger room only adds residents. Policies without a chain are planned one after the other.
 fn plan_together(planners: &[Arc<Planner>], room: ByteCount) -> Option<Vec<Plan>> {

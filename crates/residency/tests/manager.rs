@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{Bench, Net};
 use plimsoll_device::{Buffer, ByteCount, Device, DeviceError, Queue};
-use plimsoll_residency::{LoadError, ManagerOptions, Merge, Patch, PatchSet, PatchSetId, UnitId};
+use plimsoll_residency::{LoadError, ManagerOptions, Merge, Patch, PatchSet, PatchSetId, Policy, UnitId};
 
 /// Ten units of 256 bytes.
 const TEN: [usize; 10] = [64; 10];
@@ -167,6 +167,22 @@ fn a_shrinking_budget_is_followed_at_once_and_a_growing_one_when_it_pays() {
     assert!(net.residents().unwrap() >= half, "residency recovers");
     bench.manager.set_budget(ByteCount(26_000)).unwrap();
     assert_eq!(net.residents(), Some(100));
+    bench.pass(&net);
+}
+
+#[test]
+fn largest_first_shrinks_by_its_own_rule() {
+    let options = ManagerOptions { policy: Policy::LargestFirst, ..ManagerOptions::default() };
+    let bench = Bench::new(ByteCount(10_000), options);
+    let net = bench.net("net", &[64, 100, 300, 32, 48, 200, 16, 64, 80], 0);
+    let _loaded = bench.load(&[&net]).unwrap();
+    let whole = net.component.plan().unwrap();
+    let planner = bench.manager.planner(&net.component);
+    let budget = whole.total_bytes() - ByteCount(1);
+    bench.manager.set_budget(budget).unwrap();
+    let shrunk = net.component.plan().unwrap();
+    assert_eq!(shrunk, planner.shrink(&whole, ByteCount(1)).unwrap());
+    assert_ne!(shrunk, planner.plan(budget).unwrap(), "the rule for loading keeps others");
     bench.pass(&net);
 }
 

@@ -189,7 +189,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
             find: "            choice.stream(self.costs[idx].reserve);",
             replace: "            choice.streamed_count += 1;",
         }],
-        caught_by: Check::TestsOf("plimsoll-residency"),
+        caught_by: SOME,
     },
     Mutation {
         name: "plans-not-nested",
