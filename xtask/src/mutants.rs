@@ -77,7 +77,6 @@ pub(crate) fn main(args: &MutantsArgs) -> anyhow::Result<ExitCode> {
 
 /// A copy of the workspace, with a build folder of its own.
 struct Copy {
-    source: PathBuf,
     tree: PathBuf,
     build: PathBuf,
 }
@@ -94,20 +93,22 @@ impl Copy {
         for name in COPIED {
             copy_all(&source.join(name), &tree.join(name)).with_context(|| format!("copying {name}"))?;
         }
-        Ok(Self { source, tree, build })
+        Ok(Self { tree, build })
     }
 
     /// Makes a fault, asks what is to notice it, and takes the fault back.
     fn mutated(&self, mutation: &Mutation) -> anyhow::Result<Verdict> {
+        let mut true_texts = Vec::new();
         for Edit { file, find, replace } in mutation.edits {
-            let text = std::fs::read_to_string(self.tree.join(file))?;
+            let path = self.tree.join(file);
+            let text = std::fs::read_to_string(&path)?;
             ensure!(text.matches(find).count() == 1, "{find:?} does not occur once in {file}; mend the table");
-            std::fs::write(self.tree.join(file), text.replace(find, replace))?;
+            std::fs::write(&path, text.replace(find, replace))?;
+            true_texts.push((path, text));
         }
         let verdict = self.verdict(mutation.caught_by);
-        for Edit { file, .. } in mutation.edits {
-            let text = std::fs::read_to_string(self.source.join(file))?;
-            std::fs::write(self.tree.join(file), text)?;
+        for (path, text) in true_texts.into_iter().rev() {
+            std::fs::write(path, text)?;
         }
         verdict
     }
