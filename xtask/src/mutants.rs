@@ -126,7 +126,7 @@ impl Copy {
                 self.built(&["test", "--package", package, "--lib", "--tests", "--no-run"])?;
                 let output =
                     self.cargo(&["test", "--package", package, "--lib", "--tests", "--no-fail-fast"]).output()?;
-                Ok(verdict(&output, |line| line.starts_with("test ") && line.ends_with("FAILED")))
+                Ok(verdict(&output, |line| line.starts_with("---- ")))
             }
         }
     }

@@ -285,7 +285,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
             find: "victims.sort_by_key(|component| std::cmp::Reverse(next_use(component)));",
             replace: "victims.sort_by_key(next_use);",
         }],
-        caught_by: SOME,
+        caught_by: MANY,
     },
     Mutation {
         name: "polled-budget",
