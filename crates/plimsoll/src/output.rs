@@ -97,7 +97,12 @@ impl Output {
         let folder = fs::metadata(&self.folder);
         let folder = folder.map_err(|error| file_failure(&self.folder, "can't be read", &error, ELSEWHERE))?;
         for path in (0..self.count).filter_map(|idx| self.paths(idx).next()) {
-            match fs::symlink_metadata(&path) {
+            let replaced = match self.name {
+                Name::Free(_) => path.clone(),
+                _ => unfinished::replaceable(&path)
+                    .map_err(|error| file_failure(&path, "can't be written", &error, ELSEWHERE))?,
+            };
+            match fs::symlink_metadata(&replaced) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(file_failure(&path, "can't be written", &error, ELSEWHERE).into()),
                 Ok(_) if matches!(self.name, Name::Free(_)) => {}

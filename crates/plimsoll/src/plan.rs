@@ -15,7 +15,7 @@ mod unet_shape;
 mod why;
 mod workload;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use plimsoll_device::ByteCount;
 use plimsoll_residency::Policy;
@@ -59,6 +59,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<(), Failure> {
     let other = simulate(&setting, other_policy).ok();
     let comparison = (other_policy, other.as_ref());
     if let Some(path) = &args.plot {
+        refuse_to_replace_inputs(path, &args.lora)?;
         write_plot(path, &plot::render(&setting, &asked))?;
     }
     let text = match args.json {
@@ -110,6 +111,15 @@ fn check_pace(workload: &Workload, card: &SimOptions) -> Result<(), Failure> {
         "a pass of {} takes {seconds:.0} seconds on this device; give it a faster `link` or more `flops`",
         workload.name
     )))
+}
+
+/// Adapters are not drawn over.
+fn refuse_to_replace_inputs(plot: &Path, adapters: &[PathBuf]) -> Result<(), Failure> {
+    let is_input = |adapter: &&PathBuf| std::fs::canonicalize(adapter).ok() == std::fs::canonicalize(plot).ok();
+    match adapters.iter().find(is_input) {
+        Some(_) => Err(Failure::usage(format!("`{}` is an adapter; name another file with --plot", plot.display()))),
+        None => Ok(()),
+    }
 }
 
 fn write_plot(path: &Path, svg: &str) -> Result<(), Failure> {

@@ -69,10 +69,25 @@ pub(crate) fn scratch_folder() -> io::Result<TempDir> {
     Ok(folder)
 }
 
-/// Writes `bytes` to `path`, which appears complete or not at all. An existing file is replaced.
+/// Writes `bytes` to `path`, which appears complete or not at all. An existing file is replaced, as is the file that a
+/// link leads to.
 pub(crate) fn write_over(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let path = replaceable(path)?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    write(folder, bytes, |file| file.persist(path).map(drop).map_err(|refused| refused.error))
+    write(folder, bytes, |file| file.persist(&path).map(drop).map_err(|refused| refused.error))
+}
+
+/// What would be replaced by a file written to `path`: that, or what a link leads to. It may not be there yet.
+///
+/// # Errors
+/// For links that lead nowhere; for devices, pipes and sockets, which a file must not replace.
+pub(crate) fn replaceable(path: &Path) -> io::Result<PathBuf> {
+    let is_link = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    let path = if is_link { std::fs::canonicalize(path)? } else { path.to_owned() };
+    match std::fs::metadata(&path) {
+        Ok(found) if !found.is_file() && !found.is_dir() => Err(io::Error::other("it is a device or a pipe")),
+        _ => Ok(path),
+    }
 }
 
 /// Writes `bytes` to the first of `paths`, all in `folder`, where nothing is yet. Gives that path.
@@ -152,6 +167,25 @@ mod tests {
         assert!(write_new(folder.path(), [taken].into_iter(), b"new").is_err());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         assert!(probe(&folder.path().join("missing")).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_stays_and_what_is_no_file_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("a.png"), b"old").unwrap();
+        for (target, name) in [("a.png", "link"), ("nowhere", "dangling"), ("/dev/null", "device")] {
+            std::os::unix::fs::symlink(target, at(name)).unwrap();
+        }
+        let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        write_over(&at("link"), b"new").unwrap();
+        assert!(at("link").is_symlink());
+        assert_eq!(fs::read(at("a.png")).unwrap(), b"new");
+        for name in ["dangling", "device", "socket"] {
+            assert!(write_over(&at(name), b"new").is_err(), "{name}");
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 5);
     }
 
     #[test]

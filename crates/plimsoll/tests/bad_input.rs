@@ -124,7 +124,7 @@ fn wrong_command_lines() {
         > plimsoll bench residency --model shape:flux
         2: error: invalid value 'shape:flux' for '--model <NAME|DIR>': there is one such shape here, shape:sd15; see `plimsoll bench residency --help`
         > plimsoll bench residency --model nowhere
-        2: error: `nowhere` is no folder with a `model_index.json`; name a model in diffusers' layout, with `unet`, `vae`, `text_encoder`, `tokenizer` and `scheduler` beside that file
+        1: error: a run was refused: `nowhere` is no folder with a `model_index.json`; name a model in diffusers' layout, with `unet`, `vae`, `text_encoder`, `tokenizer` and `scheduler` beside that file
         > plimsoll bench residency --case 50
         2: error: invalid value '50' for '--case <PERCENT:POLICY>': a case is a percentage and a policy: 50:spread; see `plimsoll bench residency --help`
         > plimsoll generate heart --offload-streams 99

@@ -525,3 +525,20 @@ fn check_text(text: &str) {
     }
     assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "`{text}`");
 }
+
+#[cfg(unix)]
+#[test]
+fn a_plot_replaces_no_device_and_no_input() {
+    let bench = Bench::new();
+    std::os::unix::fs::symlink("/dev/null", bench.path("device.svg")).unwrap();
+    let shape =
+        ["plan", "--model", "shape:sd15", "--budget", "1GiB", "--device", "sim:vram=4GiB,link=25GB/s,flops=80T"];
+    let outcome = bench.run(&[&shape[..], &["--plot", "device.svg"]].concat());
+    assert_eq!(outcome.code, 1, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("`device.svg` can't be written: it is a device or a pipe"), "{}", outcome.stderr);
+    fs::write(bench.path("a.safetensors"), adapter(kohya).bytes()).unwrap();
+    let outcome = bench.run(&[&shape[..], &["--lora", "a.safetensors", "--plot", "./a.safetensors"]].concat());
+    assert_eq!(outcome.code, 2, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("is an adapter"), "{}", outcome.stderr);
+    assert_eq!(fs::read(bench.path("a.safetensors")).unwrap(), adapter(kohya).bytes());
+}

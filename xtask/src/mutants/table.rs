@@ -183,7 +183,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "smallest-first-with-a-stale-reserve",
-        fault: "Shrinking by `largest-first` streams the smallest units and keeps the reserve that it had.",
+        fault: "Shrinking by `largest-first`, the smallest units first, keeps the reserve that it had.",
         edits: &[Edit {
             file: LARGEST_FIRST,
             find: "            choice.stream(self.costs[idx].reserve);",
@@ -269,7 +269,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "reservations-forgotten",
-        fault: "What runs have reserved for activations, and don't use yet, is planned with.",
+        fault: "Half of what runs have reserved for activations, and don't use yet, is planned with.",
         edits: &[Edit {
             file: MANAGER,
             find: "foreign.saturating_add(reserved.max(others_now))",

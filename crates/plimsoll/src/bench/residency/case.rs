@@ -95,9 +95,9 @@ struct Bench {
 /// [`Failure`] if the model can't be built, loaded or run.
 pub(super) fn measure(args: &ResidencyBenchArgs, case: Case) -> Result<CaseRun, Failure> {
     let source = args.model.source()?;
-    let json = source.text("unet/config.json").map_err(Failure::usage)?;
-    let config = UnetConfig::parse(&json).map_err(Failure::usage)?;
-    let tensors = source.tensors("unet").map_err(Failure::usage)?;
+    let json = source.text("unet/config.json").map_err(anyhow::Error::new)?;
+    let config = UnetConfig::parse(&json).map_err(anyhow::Error::new)?;
+    let tensors = source.tensors("unet").map_err(anyhow::Error::new)?;
     let device = CpuDevice::new(&CpuOptions { budget: ByteCount::MAX, threads: args.threads })?;
     let device: Arc<dyn Device> = Arc::new(device);
     let options = ManagerOptions {
@@ -109,8 +109,8 @@ pub(super) fn measure(args: &ResidencyBenchArgs, case: Case) -> Result<CaseRun, 
     let manager = Manager::new(&device, options);
     let dtype = args.dtype.into();
     let builder = Builder::new(&tensors, &*device, dtype);
-    let unet = Unet::build(&builder, &config).map_err(Failure::usage)?;
-    let component = manager.add("unet", builder.finish(Unet::ignores).map_err(Failure::usage)?);
+    let unet = Unet::build(&builder, &config).map_err(anyhow::Error::new)?;
+    let component = manager.add("unet", builder.finish(Unet::ignores).map_err(anyhow::Error::new)?);
     let bench = Bench { config, unet, component, dtype, latent: [args.size / PIXELS_PER_LATENT; 2] };
 
     let activation_bytes = bench.rehearse(&*device)?;
