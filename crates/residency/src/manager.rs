@@ -460,14 +460,14 @@ impl Manager {
         if is_loaded && needed <= occupancy.capacity && !is_worth_growing(&now, &shared.plans) {
             return Ok(());
         }
+        let before: Vec<Snapshot> =
+            in_use.iter().zip(&now).map(|(component, plan)| Snapshot::of(component, plan.clone())).collect();
         self.evict(books, &in_use, shared.to_evict)?;
         let still_needed = occupancy.fixed + occupancy.idle + now.iter().flatten().map(Plan::total_bytes).sum();
         let to_free = still_needed.saturating_sub(occupancy.capacity);
         let shrunk = (to_free > ByteCount::ZERO).then(|| shrunk(&planners, &now, to_free)).flatten();
         let changed = self.carry_out(books, &in_use, &shrunk.unwrap_or(shared.plans));
         if changed.is_err() {
-            let before: Vec<Snapshot> =
-                in_use.iter().zip(now).map(|(component, plan)| Snapshot::of(component, plan)).collect();
             self.restore(books, &before);
         }
         changed
