@@ -59,7 +59,7 @@ pub(crate) fn share(
 }
 
 /// Smaller plans than `now`, by at least `to_free` together: one component after the other gives what it can, by its
-/// policy's own rule. `None` where that rule can't make enough room; then all have to be planned anew.
+/// policy's own rule or by its smallest plan. `None` where that makes too little room; then all have to be planned anew.
 ///
 /// Policies with a chain have no use for it: to go down a chain is to plan anew.
 pub(crate) fn shrink_in_turn(planners: &[Arc<Planner>], now: &[Plan], to_free: ByteCount) -> Option<Vec<Plan>> {
@@ -72,7 +72,11 @@ pub(crate) fn shrink_in_turn(planners: &[Arc<Planner>], now: &[Plan], to_free: B
         let total = plan.total_bytes();
         let smaller = match planner.shrink(plan, left) {
             Ok(smaller) => smaller,
-            Err(error) => planner.shrink(plan, total.saturating_sub(error.needed)).ok()?,
+            Err(error) => {
+                let by_rule = planner.shrink(plan, total.saturating_sub(error.needed)).ok();
+                let all = [Some(plan.clone()), by_rule, Some(planner.least_plan())].into_iter().flatten();
+                all.min_by_key(Plan::total_bytes)?
+            }
         };
         left = left.saturating_sub(total.saturating_sub(smaller.total_bytes()));
         plans.push(smaller);
